@@ -1,0 +1,32 @@
+"""The errors of the library, one tree.
+
+::
+
+    PbkvError
+      InvalidInvocation   a request's workflow fields are malformed
+      InvalidEvent        a lifecycle event on the wire is malformed
+      SettingsError       a setting is unknown, mistyped or out of range
+      UnknownPolicy       no policy of that name
+
+Every message is one line, meant for the person who sent the input, and never holds prompt text.
+"""
+
+
+class PbkvError(Exception):
+    """Base of every error this library raises on purpose."""
+
+
+class InvalidInvocation(PbkvError):
+    """The workflow fields that ride on a request are malformed."""
+
+
+class InvalidEvent(PbkvError):
+    """A lifecycle event read from the wire is malformed."""
+
+
+class SettingsError(PbkvError):
+    """A setting is unknown, has the wrong type or is out of range."""
+
+
+class UnknownPolicy(SettingsError):
+    """No eviction policy is registered under the given name."""

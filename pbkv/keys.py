@@ -1,0 +1,24 @@
+"""Names of the Redis keys that router, replicas and engines share (design section 5)."""
+
+from __future__ import annotations
+
+PREFIX = "pbkv:"
+
+REPLICAS_PATTERN = f"{PREFIX}replica:*"
+WORKFLOWS_PATTERN = f"{PREFIX}workflow:*"
+TRACES_KEY = f"{PREFIX}traces"
+
+
+def replica_key(replica_id: str) -> str:
+    """Hash with TTL: what a replica says of itself."""
+    return f"{PREFIX}replica:{replica_id}"
+
+
+def workflow_key(tenant: str, workflow_id: str) -> str:
+    """Hash with idle TTL: pin and state of one workflow."""
+    return f"{PREFIX}workflow:{tenant}:{workflow_id}"
+
+
+def events_key(replica_id: str) -> str:
+    """Stream, trimmed: the lifecycle events that a replica's policy consumes."""
+    return f"{PREFIX}events:{replica_id}"

@@ -1,0 +1,280 @@
+"""The eviction policy interface, and the bookkeeping that every policy shares."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import ClassVar, Protocol
+
+from pbkv.events import WorkflowEvent
+from pbkv.forecast import Forecast
+from pbkv.invocation import Invocation
+from pbkv.policy.index import EvictionIndex, Priority
+from pbkv.policy.node import CacheNode, Tier
+from pbkv.settings import PolicySettings
+from pbkv.workflow import Transition, WorkflowPhase, WorkflowRegistry
+
+
+class EvictionReason(StrEnum):
+    """Why a node was chosen. ``HOST`` is for every removal from the host tier."""
+
+    RETIRED = "retired"
+    SCORE = "score"
+    RECENCY = "recency"
+    HOST = "host"
+
+
+@dataclass(frozen=True, slots=True)
+class PrefetchBudget:
+    """Room for one prefetch, in tokens (paper 4.3).
+
+    S_a = ``free_tokens`` + ``retired_tokens`` of device space, S_bw = ``bandwidth_tokens``.
+    """
+
+    free_tokens: int
+    retired_tokens: int
+    bandwidth_tokens: int
+
+    @property
+    def tokens(self) -> int:
+        """S = min(S_a, S_bw)."""
+        return min(self.free_tokens + self.retired_tokens, self.bandwidth_tokens)
+
+
+class Prefetcher(Protocol):
+    """Chooses host nodes to load onto the device before a request asks for them."""
+
+    def plan(self, budget: PrefetchBudget) -> list[CacheNode]:
+        """Nodes to load, parents before children, within ``budget.tokens``."""
+        ...
+
+
+class EvictionPolicy(ABC):
+    """Orders the evictable nodes of both tiers.
+
+    The host of the policy (the engine plug-in or the simulator) owns the radix tree and reports
+    what happens to it; the policy owns which workflow accessed what, and answers which nodes go
+    next. Nothing here reads a clock, draws a random number or does I/O, so that all ranks of one
+    engine, given the same calls, give the same answers.
+
+    A concrete policy defines :meth:`priority` and :meth:`explain`; everything else is shared.
+    """
+
+    name: ClassVar[str]
+
+    def __init__(self, settings: PolicySettings) -> None:
+        self.settings = settings
+        self.workflows = WorkflowRegistry(
+            idle_timeout_s=settings.idle_timeout_s,
+            max_active=settings.max_workflows,
+            max_retired=settings.max_retired_workflows,
+        )
+        self._index = {tier: EvictionIndex(self.priority) for tier in Tier}
+        # Candidates that the walk in progress passed over; they return to the index at its end.
+        self._stuck: dict[Tier, dict[int, CacheNode]] = {tier: {} for tier in Tier}
+        self._nodes_of: dict[str, dict[int, CacheNode]] = {}
+        self._stored_tokens = dict.fromkeys(Tier, 0)
+        self._retired_tokens = dict.fromkeys(Tier, 0)
+        self._tiers_of: dict[int, set[Tier]] = {}
+
+    # ---- what a concrete policy defines ----
+
+    @abstractmethod
+    def priority(self, node: CacheNode) -> Priority:
+        """Orders candidates: the smallest goes first."""
+
+    @abstractmethod
+    def explain(self, node: CacheNode) -> EvictionReason:
+        """Why ``node`` would be evicted from the device now."""
+
+    @abstractmethod
+    def on_forecast(self, forecast: Forecast) -> None:
+        """Take a new forecast of one workflow into the order."""
+
+    # ---- workflows ----
+
+    def on_event(self, event: WorkflowEvent) -> None:
+        """A workflow started, called an agent or terminated."""
+        self._follow(self.workflows.apply(event))
+
+    def expire(self, now_s: float, is_busy: Callable[[str], bool]) -> None:
+        """Retire silent workflows, see :meth:`WorkflowRegistry.expire`."""
+        self._follow(self.workflows.expire(now_s, is_busy))
+
+    # ---- nodes ----
+
+    def on_access(self, node: CacheNode, invocation: Invocation) -> None:
+        """``invocation`` read or wrote the KV cache of ``node``.
+
+        The workflow must be known: the invocation came in as an event before.
+        """
+        workflow_id = invocation.workflow_id
+        agents = node.accesses.get(workflow_id)
+        if agents is not None:
+            if invocation.agent not in agents:
+                node.accesses[workflow_id] = _with_agent(agents, invocation.agent)
+                self._changed(node)
+            return
+        node.accesses[workflow_id] = _with_agent(frozenset(), invocation.agent)
+        self._nodes_of.setdefault(workflow_id, {})[node.node_id] = node
+        if self.workflows.is_active(workflow_id):
+            self._set_active(node, node.active_workflows + 1)
+        self._changed(node)
+
+    def on_split(self, parent: CacheNode, child: CacheNode) -> None:
+        """``child`` was cut: its first tokens are now ``parent``, new and between it and its parent.
+
+        Both halves were accessed by the same invocations. Call it with both token counts final;
+        ``parent`` must not have been stored yet, its tokens were ``child``'s.
+        """
+        parent.accesses = dict(child.accesses)
+        parent.active_workflows = child.active_workflows
+        parent.forgotten_workflows = child.forgotten_workflows
+        for workflow_id in parent.accesses:
+            self._nodes_of[workflow_id][parent.node_id] = parent
+        tiers = self._tiers_of.get(child.node_id)
+        if tiers:
+            self._tiers_of[parent.node_id] = set(tiers)
+
+    def on_remove(self, node: CacheNode) -> None:
+        """``node`` left the tree, after it left both tiers."""
+        for tier in tuple(self._tiers_of.get(node.node_id, ())):
+            self.on_release(node, tier)
+        self._tiers_of.pop(node.node_id, None)
+        for index in self._index.values():
+            index.discard(node)
+        for workflow_id in node.accesses:
+            nodes = self._nodes_of[workflow_id]
+            del nodes[node.node_id]
+            if not nodes:
+                del self._nodes_of[workflow_id]
+        node.reset_accesses()
+
+    def on_store(self, node: CacheNode, tier: Tier) -> None:
+        """The KV cache of ``node`` is now (also) on ``tier``."""
+        tiers = self._tiers_of.setdefault(node.node_id, set())
+        if tier not in tiers:
+            tiers.add(tier)
+            self._stored_tokens[tier] += node.num_tokens
+            if node.retired:
+                self._retired_tokens[tier] += node.num_tokens
+
+    def on_release(self, node: CacheNode, tier: Tier) -> None:
+        """The KV cache of ``node`` is no longer on ``tier``."""
+        tiers = self._tiers_of.get(node.node_id)
+        if tiers is not None and tier in tiers:
+            tiers.remove(tier)
+            self._stored_tokens[tier] -= node.num_tokens
+            if node.retired:
+                self._retired_tokens[tier] -= node.num_tokens
+
+    def add_candidate(self, node: CacheNode, tier: Tier) -> None:
+        """``node`` may be evicted from ``tier``: it is an unlocked leaf there."""
+        self._index[tier].add(node)
+
+    def drop_candidate(self, node: CacheNode, tier: Tier) -> None:
+        """``node`` may not be evicted from ``tier`` any more."""
+        self._index[tier].discard(node)
+        self._stuck[tier].pop(node.node_id, None)
+
+    # ---- answers ----
+
+    def next_victims(self, num_tokens: int, tier: Tier) -> Generator[CacheNode, None, None]:
+        """Nodes to evict from ``tier``, in order, until ``num_tokens`` tokens are freed.
+
+        The caller evicts each node, and reports that (``drop_candidate``, and ``add_candidate`` of
+        a parent that became a leaf), before it asks for the next one: the order is always that of
+        the present state. A node that the caller could not evict is passed over, once per walk.
+        """
+        freed = 0
+        index = self._index[tier]
+        stuck: dict[int, CacheNode] = {}
+        self._stuck[tier] = stuck
+        try:
+            while freed < num_tokens and (node := index.peek()) is not None:
+                node_tokens = node.num_tokens
+                yield node
+                if node in index:
+                    index.discard(node)
+                    stuck[node.node_id] = node
+                else:
+                    freed += node_tokens
+        finally:
+            for node in stuck.values():
+                index.add(node)
+            self._stuck[tier] = {}
+
+    def candidates(self, tier: Tier) -> list[CacheNode]:
+        """All candidates of ``tier`` in eviction order, for inspection."""
+        return self._index[tier].ordered()
+
+    def stored_tokens(self, tier: Tier) -> int:
+        """Tokens of KV cache on ``tier``."""
+        return self._stored_tokens[tier]
+
+    def retired_tokens(self, tier: Tier) -> int:
+        """Tokens of retired KV cache on ``tier``."""
+        return self._retired_tokens[tier]
+
+    def nodes_of(self, workflow_id: str) -> list[CacheNode]:
+        """The nodes that a workflow accessed, first accessed first."""
+        return list(self._nodes_of.get(workflow_id, {}).values())
+
+    def clear_nodes(self) -> None:
+        """The tree was emptied. Workflows stay as they are."""
+        for index in self._index.values():
+            index.clear()
+        self._nodes_of.clear()
+        self._tiers_of.clear()
+        self._stored_tokens = dict.fromkeys(Tier, 0)
+        self._retired_tokens = dict.fromkeys(Tier, 0)
+
+    # ---- shared bookkeeping ----
+
+    def _follow(self, transitions: list[Transition]) -> None:
+        for transition in transitions:
+            nodes = self._nodes_of.get(transition.workflow_id)
+            if nodes is None:
+                continue
+            if transition.phase is None:
+                self._forget(transition.workflow_id)
+                continue
+            step = 1 if transition.phase is WorkflowPhase.ACTIVE else -1
+            for node in nodes.values():
+                self._set_active(node, node.active_workflows + step)
+                self._changed(node)
+
+    def _forget(self, workflow_id: str) -> None:
+        for node in self._nodes_of.pop(workflow_id).values():
+            del node.accesses[workflow_id]
+            node.forgotten_workflows += 1
+
+    def _set_active(self, node: CacheNode, active_workflows: int) -> None:
+        was_retired = node.retired
+        node.active_workflows = active_workflows
+        if node.retired != was_retired:
+            change = node.num_tokens if node.retired else -node.num_tokens
+            for tier in self._tiers_of.get(node.node_id, ()):
+                self._retired_tokens[tier] += change
+
+    def _changed(self, node: CacheNode) -> None:
+        for index in self._index.values():
+            index.fell(node)
+
+
+_AGENT_SETS: dict[tuple[frozenset[str], str], frozenset[str]] = {}
+_MAX_AGENT_SETS = 65_536
+
+
+def _with_agent(agents: frozenset[str], agent: str) -> frozenset[str]:
+    """``agents`` and ``agent``, shared between all nodes with the same set: most nodes have one of
+    a few sets, and a set of its own would cost each more than its index entry."""
+    key = (agents, agent)
+    union = _AGENT_SETS.get(key)
+    if union is None:
+        if len(_AGENT_SETS) >= _MAX_AGENT_SETS:
+            _AGENT_SETS.clear()
+        union = _AGENT_SETS[key] = agents | {agent}
+    return union

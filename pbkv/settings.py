@@ -1,0 +1,67 @@
+"""Settings of the engine plug-in, read once from the environment, strictly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from pbkv.errors import SettingsError
+
+ENV_PREFIX = "PBKV_ENGINE_"
+"""Every environment variable with this prefix must be a known setting."""
+
+
+@dataclass(frozen=True, slots=True)
+class PolicySettings:
+    """What the cache policy of one engine does.
+
+    ``redis_url`` and ``replica_id`` are empty for an engine that stands alone: then lifecycle
+    comes from the requests only. ``eviction_log_dir`` makes every rank write its evictions there,
+    one JSON line each: for tests and for a closer look, not for production.
+    """
+
+    policy: str = "lae"
+    idle_timeout_s: float = 600.0
+    max_workflows: int = 100_000
+    max_retired_workflows: int = 10_000
+    redis_url: str = ""
+    replica_id: str = ""
+    eviction_log_dir: str = ""
+
+    def __post_init__(self) -> None:
+        if self.idle_timeout_s <= 0:
+            raise SettingsError(f"idle_timeout_s is {self.idle_timeout_s}; it must be above 0")
+        for name in ("max_workflows", "max_retired_workflows"):
+            if getattr(self, name) < 1:
+                raise SettingsError(f"{name} is {getattr(self, name)}; it must be at least 1")
+        if bool(self.redis_url) != bool(self.replica_id):
+            raise SettingsError("redis_url and replica_id are set together or not at all")
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str]) -> PolicySettings:
+        """Read ``PBKV_ENGINE_*``. Raises :class:`SettingsError` naming the variable at fault."""
+        parsers: dict[str, Callable[[str], Any]] = {
+            field.name: type(field.default) for field in fields(cls)
+        }
+        known = {ENV_PREFIX + name.upper(): name for name in parsers}
+        values: dict[str, Any] = {}
+        for variable in sorted(v for v in environ if v.startswith(ENV_PREFIX)):
+            name = known.get(variable)
+            if name is None:
+                raise SettingsError(f"unknown setting {variable}; known: {', '.join(sorted(known))}")
+            try:
+                values[name] = parsers[name](environ[variable])
+            except ValueError:
+                raise SettingsError(
+                    f"{variable} must be a {parsers[name].__name__}, got {environ[variable]!r}"
+                ) from None
+        return cls(**values)
+
+    def to_env(self) -> dict[str, str]:
+        """The environment that :meth:`from_env` reads back; defaults are left out."""
+        return {
+            ENV_PREFIX + field.name.upper(): str(getattr(self, field.name))
+            for field in fields(self)
+            if getattr(self, field.name) != field.default
+        }

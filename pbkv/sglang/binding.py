@@ -1,0 +1,53 @@
+"""What one scheduler process shares between its cache, its tree and its request loop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pbkv.policy import EvictionPolicy
+from pbkv.sglang.record import Recorder
+from pbkv.sglang.views import NodeViews
+
+if TYPE_CHECKING:
+    from pbkv.sglang.lifecycle import LifecycleSource
+
+
+@dataclass(slots=True)
+class PolicyBinding:
+    """The policy of this process and what it reports to.
+
+    ``now_s`` is the clock of rank 0 as last broadcast: every rank uses it instead of its own.
+    ``source`` is None on every rank but the first.
+    """
+
+    policy: EvictionPolicy
+    recorder: Recorder
+    views: NodeViews = field(default_factory=NodeViews)
+    now_s: float = 0.0
+    source: LifecycleSource | None = None
+
+
+_current: PolicyBinding | None = None
+
+
+def bind(binding: PolicyBinding) -> None:
+    """Make ``binding`` that of this process, for the cache that is about to be built.
+
+    SGLang builds components and tree core by name and passes them nothing of ours, so the one
+    thing they share is found here.
+    """
+    global _current
+    _current = binding
+
+
+def current_binding() -> PolicyBinding:
+    """The binding of this process. Raises RuntimeError where no policy was bound."""
+    if _current is None:
+        raise RuntimeError("no policy is bound in this process")
+    return _current
+
+
+def optional_binding() -> PolicyBinding | None:
+    """The binding of this process, None in one that runs no policy."""
+    return _current

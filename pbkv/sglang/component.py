@@ -1,0 +1,119 @@
+"""The full-attention component of the tree, evicting in the order of an eviction policy."""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+from sglang.srt.mem_cache.unified_cache.components.base import CacheTransferPhase, EvictLayer
+from sglang.srt.mem_cache.unified_cache.components.full import FullComponent
+
+from pbkv.policy import EvictionReason, Tier
+from pbkv.sglang.binding import current_binding
+
+if TYPE_CHECKING:
+    from sglang.srt.mem_cache.unified_cache.unified_tree_core import UnifiedTreeNode
+
+
+class PolicyFullComponent(FullComponent):
+    """Stock transfers, locks and ledgers; the order of eviction comes from the policy.
+
+    Stock builds a heap of all evictable leaves at every eviction, O(n); here the policy keeps its
+    candidates ordered and a victim costs O(log n).
+    """
+
+    def __init__(self, cache: Any, params: Any) -> None:
+        super().__init__(cache, params)
+        binding = current_binding()
+        self.policy = binding.policy
+        self.views = binding.views
+        self._recorder = binding.recorder
+        self._victims = self.policy.next_victims(0, Tier.DEVICE)
+        self._evict_s = 0.0
+
+    # ---- device eviction: a walk that the cache drives one node at a time ----
+
+    def _evict_device_start(self, request_cnt: int) -> None:
+        self._evict_device_request_cnt = request_cnt
+        # The walk ends by the tracker, which counts what was really freed.
+        self._victims = self.policy.next_victims(sys.maxsize, Tier.DEVICE)
+        self._evict_s = 0.0
+
+    def _evict_device_next_node(
+        self,
+        tracker: Any,
+        device_frees: Any,
+        host_frees: Any,
+        cache_actions: Any,
+    ) -> int | None:
+        if tracker[self.component_type] >= self._evict_device_request_cnt:
+            return None
+        start_s = time.perf_counter()
+        victim = next(self._victims, None)
+        self._evict_s += time.perf_counter() - start_s
+        return None if victim is None else victim.node_id
+
+    def _evict_device_end(self) -> None:
+        self._victims.close()
+        self._recorder.took("evict", self._evict_s)
+
+    # ---- host eviction ----
+
+    def drive_host_eviction(
+        self,
+        num_tokens: int,
+        tracker: Any,
+        device_frees: Any,
+        host_frees: Any,
+        cache_actions: Any,
+    ) -> None:
+        ct = self.component_type
+        with closing(self.policy.next_victims(sys.maxsize, Tier.HOST)) as victims:
+            while tracker[ct] < num_tokens and (victim := next(victims, None)) is not None:
+                self.tree_core._evict_host_leaf(
+                    victim.tree_node, tracker, device_frees, host_frees, cache_actions=cache_actions
+                )
+
+    # ---- what happens to a node's KV cache ----
+
+    def evict_component(
+        self,
+        node: UnifiedTreeNode,
+        device_frees: Any,
+        host_frees: Any,
+        cache_actions: Any,
+        target: EvictLayer = EvictLayer.DEVICE,
+    ) -> tuple[int, int]:
+        view = self.views.of(node)
+        reason = self.policy.explain(view)
+        freed, host_freed = super().evict_component(
+            node, device_frees, host_frees, cache_actions, target
+        )
+        if freed:
+            self.policy.on_release(view, Tier.DEVICE)
+            self._recorder.evicted(view, Tier.DEVICE, reason, freed)
+        if host_freed:
+            self.policy.on_release(view, Tier.HOST)
+            self._recorder.evicted(view, Tier.HOST, EvictionReason.HOST, host_freed)
+        return freed, host_freed
+
+    def redistribute_on_node_split(
+        self, new_parent: UnifiedTreeNode, child: UnifiedTreeNode
+    ) -> None:
+        super().redistribute_on_node_split(new_parent, child)
+        self.policy.on_split(self.views.of(new_parent), self.views.of(child))
+
+    def commit_hicache_transfer(
+        self, node: UnifiedTreeNode, phase: CacheTransferPhase, transfers: Any = (), **kwargs: Any
+    ) -> None:
+        super().commit_hicache_transfer(node, phase, transfers, **kwargs)
+        if phase == CacheTransferPhase.BACKUP_HOST and node.backuped:
+            self.policy.on_store(self.views.of(node), Tier.HOST)
+        elif phase == CacheTransferPhase.LOAD_BACK:
+            for transfer in transfers or ():
+                for node_id in transfer.nodes_to_load or ():
+                    loaded = self.tree_core.node_by_id(node_id)
+                    if not loaded.evicted:
+                        self.policy.on_store(self.views.of(loaded), Tier.DEVICE)

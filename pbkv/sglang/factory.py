@@ -1,0 +1,81 @@
+"""Builds the policy and the cache of one scheduler process."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pbkv.errors import SettingsError
+from pbkv.policy import make_policy
+from pbkv.settings import PolicySettings
+from pbkv.sglang.binding import PolicyBinding, bind
+from pbkv.sglang.lifecycle import LifecycleSource
+from pbkv.sglang.record import EvictionLog, PrometheusRecorder, Recorder
+from pbkv.sglang.stream import EventStream
+from pbkv.sglang import TREE_CORE_NAME
+from pbkv.sglang.version import stop_start
+
+if TYPE_CHECKING:
+    from sglang.srt.mem_cache.registry import TreeCacheBuildContext
+
+
+def read_settings() -> PolicySettings:
+    """Settings of this process, checked; ends the start with one line if they are wrong."""
+    try:
+        settings = PolicySettings.from_env(os.environ)
+        make_policy(settings)
+    except SettingsError as problem:
+        stop_start(str(problem))
+    return settings
+
+
+def create_policy_cache(ctx: TreeCacheBuildContext) -> Any:
+    """Factory for SGLang's radix-cache registry: ``--radix-cache-backend pbkv``."""
+    # Imported here: this module is loaded by every SGLang process, the cache by schedulers only.
+    from sglang.srt.mem_cache.registry import create_unified_radix_cache
+    from sglang.srt.mem_cache.unified_cache.component_type import ComponentType
+
+    from pbkv.sglang.cache import PolicyRadixCache
+    from pbkv.sglang.component import PolicyFullComponent
+
+    settings = read_settings()
+    leader = ctx.tp_rank == 0 and ctx.params.pp_rank == 0
+    recorder = _recorder(settings, ctx, leader)
+    binding = PolicyBinding(policy=make_policy(settings), recorder=recorder)
+    if leader:
+        binding.source = _source(settings, recorder)
+    bind(binding)
+    ctx.params.component_registry_override = {
+        **(ctx.params.component_registry_override or {}),
+        ComponentType.FULL: PolicyFullComponent,
+    }
+    ctx.params = replace(ctx.params, tree_core_backend=TREE_CORE_NAME)
+    return create_unified_radix_cache(ctx, cache_class=PolicyRadixCache)
+
+
+def create_tree_core(params: Any, components: Any) -> Any:
+    """Factory for SGLang's tree-core registry."""
+    from pbkv.sglang.tree import PolicyTreeCore
+
+    return PolicyTreeCore(params, components)
+
+
+def _recorder(settings: PolicySettings, ctx: TreeCacheBuildContext, leader: bool) -> Any:
+    recorder = Recorder()
+    if leader and ctx.params.enable_metrics:
+        # Ranks evict alike: counting on one of them counts each token once.
+        recorder = PrometheusRecorder(settings.replica_id)
+    if not settings.eviction_log_dir:
+        return recorder
+    name = f"evictions-rank{ctx.tp_rank}.jsonl"
+    return EvictionLog(Path(settings.eviction_log_dir) / name, recorder)
+
+
+def _source(settings: PolicySettings, recorder: Recorder) -> LifecycleSource:
+    if not settings.redis_url:
+        return LifecycleSource(None)
+    stream = EventStream(settings.redis_url, settings.replica_id, recorder.rejected_event)
+    stream.start()
+    return LifecycleSource(stream)

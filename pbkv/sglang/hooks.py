@@ -1,0 +1,61 @@
+"""The four places of stock SGLang that the plug-in hooks, each as small as it can be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pbkv.sglang import BACKEND_NAME
+from pbkv.sglang.binding import optional_binding
+from pbkv.sglang.factory import read_settings
+from pbkv.sglang.lifecycle import (
+    LifecycleBatch,
+    announce_requests,
+    apply_batch,
+    workflows_in_flight,
+)
+from pbkv.sglang.requests import verify_sampling_params
+from pbkv.sglang.version import stop_start
+
+__all__ = ["add_lifecycle", "check_server_args", "take_lifecycle", "verify_sampling_params"]
+
+
+def check_server_args(server_args: Any, *args: Any, **kwargs: Any) -> None:
+    """BEFORE the server checks its arguments: refuse what the back end cannot do, at once."""
+    if server_args.radix_cache_backend != BACKEND_NAME:
+        return
+    if server_args.disable_radix_cache:
+        stop_start("--radix-cache-backend pbkv needs the radix cache; drop --disable-radix-cache")
+    if server_args.enable_session_radix_cache:
+        stop_start(
+            "--enable-session-radix-cache is an eviction order of its own; "
+            "drop it or --radix-cache-backend pbkv"
+        )
+    read_settings()
+
+
+def add_lifecycle(pulled: Any, receiver: Any, *args: Any, **kwargs: Any) -> Any:
+    """AFTER rank 0 pulled requests: put the lifecycle batch in front of them, to be broadcast."""
+    binding = optional_binding()
+    if pulled is None or binding is None or binding.source is None:
+        return None
+    batch = binding.source.poll()
+    return None if batch is None else [batch, *pulled]
+
+
+def take_lifecycle(scheduler: Any, recv_reqs: list[Any], *args: Any, **kwargs: Any) -> Any:
+    """BEFORE a rank processes the requests of a step: take out and apply the lifecycle batches."""
+    binding = getattr(scheduler.tree_cache, "binding", None)
+    if binding is None or not recv_reqs:
+        return None
+    requests = []
+    for received in recv_reqs:
+        if isinstance(received, LifecycleBatch):
+            apply_batch(binding, received, lambda: workflows_in_flight(scheduler))
+            if received.tick:
+                binding.recorder.sampled(
+                    binding.policy, scheduler.token_to_kv_pool_allocator.size
+                )
+        else:
+            announce_requests(binding, scheduler._tokenized_requests(received))
+            requests.append(received)
+    return (scheduler, requests, *args), kwargs

@@ -1,0 +1,133 @@
+"""What the plug-in reports of its work: Prometheus metrics, and a log of evictions for tests."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, TextIO
+
+from pbkv.policy import CacheNode, EvictionPolicy, EvictionReason, Tier
+
+MAX_AGENT_LABELS = 100
+"""Distinct agent names that get a label of their own; the rest share ``other``."""
+
+_OP_BUCKETS_S = (1e-6, 3e-6, 1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1)
+
+
+class Recorder:
+    """Counts nothing: for ranks other than the first, and for an engine without metrics."""
+
+    def evicted(
+        self, node: CacheNode, tier: Tier, reason: EvictionReason, num_tokens: int
+    ) -> None:
+        """``num_tokens`` of ``node`` were freed on ``tier``."""
+
+    def finished(self, agent: str, prompt: int, cached_device: int, cached_host: int) -> None:
+        """A request finished; counts are prompt tokens."""
+
+    def rejected_event(self) -> None:
+        """A lifecycle event could not be read."""
+
+    def sampled(self, policy: EvictionPolicy, total_tokens: int) -> None:
+        """Publish the sizes that change all the time."""
+
+    def took(self, op: str, seconds: float) -> None:
+        """One policy operation took ``seconds``."""
+
+
+class PrometheusRecorder(Recorder):
+    """Metrics of design section 7, in the process-shared files that the engine's /metrics reads."""
+
+    def __init__(self, replica: str) -> None:
+        # Imported late: the library fixes its multi-process mode by the environment at import.
+        from prometheus_client import Counter, Gauge, Histogram
+
+        def gauge(name: str, text: str, label: str) -> Any:
+            return Gauge(name, text, ["replica", label], multiprocess_mode="mostrecent")
+
+        self._replica = replica or "local"
+        self._agents: set[str] = set()
+        self._prompt = Counter(
+            "pbkv_prompt_tokens_total", "Prompt tokens of finished requests", ["replica", "agent"]
+        )
+        self._cached = Counter(
+            "pbkv_cached_tokens_total",
+            "Prompt tokens found in the KV cache, by tier",
+            ["replica", "agent", "tier"],
+        )
+        self._evicted = Counter(
+            "pbkv_evicted_tokens_total", "Tokens evicted, by reason", ["replica", "reason"]
+        )
+        self._rejected = Counter(
+            "pbkv_rejected_events_total", "Lifecycle events that could not be read", ["replica"]
+        )
+        self._workflows = gauge("pbkv_workflows", "Known workflows, by state", "state")
+        self._kv_tokens = gauge("pbkv_kv_tokens", "Tokens of device KV cache, by state", "state")
+        self._seconds = Histogram(
+            "pbkv_policy_seconds",
+            "Time of one policy operation",
+            ["replica", "op"],
+            buckets=_OP_BUCKETS_S,
+        )
+        for reason in EvictionReason:
+            self._evicted.labels(self._replica, reason.value)
+
+    def evicted(
+        self, node: CacheNode, tier: Tier, reason: EvictionReason, num_tokens: int
+    ) -> None:
+        self._evicted.labels(self._replica, reason.value).inc(num_tokens)
+
+    def finished(self, agent: str, prompt: int, cached_device: int, cached_host: int) -> None:
+        agent = self._agent_label(agent)
+        self._prompt.labels(self._replica, agent).inc(prompt)
+        self._cached.labels(self._replica, agent, Tier.DEVICE.value).inc(cached_device)
+        self._cached.labels(self._replica, agent, Tier.HOST.value).inc(cached_host)
+
+    def rejected_event(self) -> None:
+        self._rejected.labels(self._replica).inc()
+
+    def sampled(self, policy: EvictionPolicy, total_tokens: int) -> None:
+        used = policy.stored_tokens(Tier.DEVICE)
+        retired = policy.retired_tokens(Tier.DEVICE)
+        for state, value in (
+            ("total", total_tokens),
+            ("used", used),
+            ("active", used - retired),
+            ("retired", retired),
+        ):
+            self._kv_tokens.labels(self._replica, state).set(value)
+        self._workflows.labels(self._replica, "active").set(policy.workflows.num_active)
+        self._workflows.labels(self._replica, "retired").set(policy.workflows.num_retired)
+
+    def took(self, op: str, seconds: float) -> None:
+        self._seconds.labels(self._replica, op).observe(seconds)
+
+    def _agent_label(self, agent: str) -> str:
+        # Names come from clients: an unbounded label would be an unbounded number of files.
+        if agent in self._agents or len(self._agents) < MAX_AGENT_LABELS:
+            self._agents.add(agent)
+            return agent
+        return "other"
+
+
+class EvictionLog:
+    """A recorder that also writes one JSON line per eviction. One file per rank."""
+
+    def __init__(self, path: Path, inner: Recorder) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._inner = inner
+        self._file: TextIO = path.open("w", buffering=1)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def evicted(self, node: CacheNode, tier: Tier, reason: EvictionReason, num_tokens: int) -> None:
+        line = {
+            "node": node.node_id,
+            "tier": tier.value,
+            "reason": reason.value,
+            "tokens": num_tokens,
+            "workflows": sorted(node.accesses),
+        }
+        self._file.write(json.dumps(line) + "\n")
+        self._inner.evicted(node, tier, reason, num_tokens)

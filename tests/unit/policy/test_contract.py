@@ -1,0 +1,205 @@
+"""What every eviction policy must do, run over all of them, against a model that recomputes."""
+
+import numpy as np
+import pytest
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from pbkv.errors import UnknownPolicy
+from pbkv.events import EventKind, WorkflowEvent
+from pbkv.forecast import Forecast
+from pbkv.invocation import Invocation
+from pbkv.policy import POLICIES, CacheNode, EvictionReason, PolicySettings, Tier, make_policy
+
+WORKFLOWS = ("w0", "w1", "w2", "w3")
+AGENTS = ("A", "B", "C")
+
+
+def test_an_unknown_policy_lists_the_choices():
+    with pytest.raises(UnknownPolicy, match="lru, lae"):
+        make_policy(PolicySettings(policy="belady"))
+
+
+class PolicyMachine(RuleBasedStateMachine):
+    """Random trees, workflows and evictions; the host's duties are done as the engine does them."""
+
+    policy_name = ""
+
+    @initialize()
+    def start(self):
+        self.policy = make_policy(
+            PolicySettings(policy=self.policy_name, max_workflows=3, max_retired_workflows=2)
+        )
+        self.nodes = {}
+        self.tiers = {}
+        self.next_id = 1
+        self.clock = 0.0
+        self.seq = 0
+
+    def children(self, node):
+        return [other for other in self.nodes.values() if other.parent_id == node.node_id]
+
+    def refresh_candidates(self):
+        for node in self.nodes.values():
+            on = self.tiers[node.node_id]
+            below = self.children(node)
+            device_leaf = (
+                Tier.DEVICE in on
+                and not node.locked
+                and not any(Tier.DEVICE in self.tiers[child.node_id] for child in below)
+            )
+            host_leaf = on == {Tier.HOST} and not node.locked and not below
+            for tier, leaf in ((Tier.DEVICE, device_leaf), (Tier.HOST, host_leaf)):
+                (self.policy.add_candidate if leaf else self.policy.drop_candidate)(node, tier)
+
+    def path(self, node):
+        while node is not None:
+            yield node
+            node = self.nodes.get(node.parent_id)
+
+    def pick(self, number):
+        return self.nodes[sorted(self.nodes)[number % len(self.nodes)]]
+
+    @rule(parent=st.integers(0, 99), tokens=st.integers(2, 50))
+    def insert(self, parent, tokens):
+        above = self.pick(parent).node_id if self.nodes and parent % 3 else None
+        if above is not None and Tier.DEVICE not in self.tiers[above]:
+            above = None
+        node = CacheNode(self.next_id, above, tokens, self.clock)
+        self.next_id += 1
+        self.nodes[node.node_id] = node
+        self.tiers[node.node_id] = {Tier.DEVICE}
+        self.policy.on_store(node, Tier.DEVICE)
+        self.refresh_candidates()
+
+    @rule(
+        number=st.integers(0, 99), workflow=st.sampled_from(WORKFLOWS), agent=st.sampled_from(AGENTS)
+    )
+    def invoke(self, number, workflow, agent):
+        self.seq += 1
+        self.clock += 1.0
+        invocation = Invocation(workflow, agent, at_s=self.clock, seq=self.seq)
+        self.policy.on_event(WorkflowEvent.invoke(invocation))
+        if self.nodes:
+            for node in self.path(self.pick(number)):
+                node.last_access_s = self.clock
+                self.policy.on_access(node, invocation)
+
+    @rule(workflow=st.sampled_from(WORKFLOWS), age=st.integers(0, 3))
+    def terminate(self, workflow, age):
+        event = WorkflowEvent(EventKind.TERMINATE, workflow, self.clock, seq=max(0, self.seq - age))
+        self.policy.on_event(event)
+
+    @rule(silence=st.floats(0.0, 700.0))
+    def pass_time(self, silence):
+        self.clock += silence
+        self.policy.expire(self.clock, lambda workflow_id: workflow_id == WORKFLOWS[0])
+
+    @rule(number=st.integers(0, 99))
+    def split(self, number):
+        if not self.nodes or self.pick(number).num_tokens < 2:
+            return
+        child = self.pick(number)
+        head = child.num_tokens // 2
+        parent = CacheNode(self.next_id, child.parent_id, head, child.last_access_s)
+        self.next_id += 1
+        parent.locked = child.locked
+        child.parent_id = parent.node_id
+        child.num_tokens -= head
+        self.nodes[parent.node_id] = parent
+        self.tiers[parent.node_id] = set(self.tiers[child.node_id])
+        self.policy.on_split(parent, child)
+        self.refresh_candidates()
+
+    @rule(number=st.integers(0, 99))
+    def toggle_lock(self, number):
+        if self.nodes:
+            node = self.pick(number)
+            node.locked = not node.locked
+            self.refresh_candidates()
+
+    @rule(number=st.integers(0, 99))
+    def back_up(self, number):
+        if self.nodes:
+            node = self.pick(number)
+            self.tiers[node.node_id].add(Tier.HOST)
+            self.policy.on_store(node, Tier.HOST)
+            self.refresh_candidates()
+
+    @rule(number=st.integers(0, 99))
+    def load_back(self, number):
+        if self.nodes:
+            for node in self.path(self.pick(number)):
+                self.tiers[node.node_id].add(Tier.DEVICE)
+                self.policy.on_store(node, Tier.DEVICE)
+            self.refresh_candidates()
+
+    @rule(tokens=st.integers(1, 200), tier=st.sampled_from(Tier))
+    def evict(self, tokens, tier):
+        freed = 0
+        for node in self.policy.next_victims(tokens, tier):
+            expected = self.expected_order(tier)[0]
+            assert node is expected
+            assert isinstance(self.policy.explain(node), EvictionReason)
+            freed += node.num_tokens
+            self.policy.on_release(node, tier)
+            self.tiers[node.node_id].discard(tier)
+            if not self.tiers[node.node_id]:
+                # A node whose children live on the other tier keeps its place in a real tree;
+                # here it goes with them.
+                for gone in self.subtree(node):
+                    self.policy.on_remove(gone)
+                    del self.nodes[gone.node_id], self.tiers[gone.node_id]
+            self.refresh_candidates()
+        assert freed >= tokens or not self.policy.candidates(tier)
+
+    def subtree(self, node):
+        below = [deep for child in self.children(node) for deep in self.subtree(child)]
+        return [*below, node]
+
+    @rule(workflow=st.sampled_from(WORKFLOWS))
+    def forecast(self, workflow):
+        uniform = np.full((3, len(AGENTS) + 1), 1.0 / (len(AGENTS) + 1), dtype=np.float32)
+        self.policy.on_forecast(Forecast(workflow, AGENTS, uniform, self.clock, "test"))
+
+    def expected_order(self, tier):
+        candidates = [n for n in self.nodes.values() if self.is_candidate(n, tier)]
+        return sorted(candidates, key=lambda n: (self.policy.priority(n), n.node_id))
+
+    def is_candidate(self, node, tier):
+        return node in self.policy._index[tier]
+
+    @invariant()
+    def bookkeeping_matches_what_the_nodes_say(self):
+        if not hasattr(self, "policy"):
+            return
+        policy = self.policy
+        for node in self.nodes.values():
+            active = [w for w in node.accesses if policy.workflows.is_active(w)]
+            assert node.active_workflows == len(active)
+            assert node.num_workflows == len(node.accesses) + node.forgotten_workflows
+        for workflow in WORKFLOWS:
+            tagged = {n.node_id for n in self.nodes.values() if workflow in n.accesses}
+            assert {n.node_id for n in policy.nodes_of(workflow)} == tagged
+        for tier in Tier:
+            stored = [n for n in self.nodes.values() if tier in self.tiers[n.node_id]]
+            assert policy.stored_tokens(tier) == sum(n.num_tokens for n in stored)
+            assert policy.retired_tokens(tier) == sum(n.num_tokens for n in stored if n.retired)
+            assert policy.candidates(tier) == self.expected_order(tier)
+
+
+def _machine_of(name):
+    machine = type(f"{name.title()}Machine", (PolicyMachine,), {"policy_name": name})
+    case = machine.TestCase
+    case.settings = hypothesis_settings(max_examples=60, stateful_step_count=40, deadline=None)
+    return case
+
+
+TestLru = _machine_of("lru")
+TestLae = _machine_of("lae")
+
+
+def test_every_policy_runs_the_contract():
+    tested = {TestLru.__name__, TestLae.__name__}
+    assert len(tested) == len(POLICIES)
