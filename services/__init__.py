@@ -1,0 +1,1 @@
+"""Processes of the stack: engines, replicas, the local stack and the command line."""

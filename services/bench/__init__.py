@@ -1,0 +1,1 @@
+"""Benchmarks: the same scripted work against every variant, interleaved in one run."""

@@ -1,0 +1,90 @@
+"""``pbkv bench``: measurements, each with a table on the screen and ``--json FILE``."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+app = typer.Typer(no_args_is_help=True, help="Measure policies side by side.")
+
+
+@app.callback()
+def bench() -> None:
+    """Measure policies side by side, all variants in one run."""
+
+
+@app.command()
+def engine(
+    workload: Annotated[str, typer.Option(help="hover or swebench.")] = "hover",
+    policy: Annotated[
+        str, typer.Option(help="Comma list: lru, lae, stock-lru, session.")
+    ] = "lru,lae,stock-lru,session",
+    queue: Annotated[
+        str, typer.Option(help="Comma list: fcfs, lpm, hrrn, shortest-prefill-first.")
+    ] = "fcfs",
+    concurrency: Annotated[int, typer.Option(min=1, help="Workflows at a time.")] = 16,
+    workflows: Annotated[int, typer.Option(min=1, help="Workflows per repeat.")] = 48,
+    repeats: Annotated[int, typer.Option(min=1, help="Each with other workflows.")] = 3,
+    scale: Annotated[float, typer.Option(min=0.01, help="Factor on all token counts.")] = 0.4,
+    kv_tokens: Annotated[
+        int | None, typer.Option(min=16, help="Device pool; default: the paper's pressure.")
+    ] = None,
+    max_running: Annotated[
+        int | None, typer.Option(min=1, help="Running requests; default concurrency / 4.")
+    ] = None,
+    host_ratio: Annotated[float, typer.Option(min=0.0, help="Host tier over device tier.")] = 0.0,
+    context_length: Annotated[int, typer.Option(min=64)] = 16_384,
+    model: Annotated[str, typer.Option(help="bench, tiny, smollm2 or a model folder.")] = "bench",
+    data: Annotated[
+        Path | None, typer.Option(help="Folder with hover/ and swebench/; default: a sample.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the first repeat.")] = 1,
+    json: Annotated[Path | None, typer.Option(help="Write rows to this file.")] = None,
+) -> None:
+    """Replay the same workflows against the real engine under each policy, interleaved."""
+    from pbkv.errors import PbkvError
+    from services.bench.drive import BenchError
+    from services.bench.engine import EngineBench, default_kv_tokens, run_engine_bench
+    from services.bench.report import engine_table, environment, show, write_json
+    from services.bench.variant import make_variants
+    from services.engine import EngineError
+    from services.models import resolve_model
+    from services.models.errors import ModelError
+
+    console = Console(stderr=True)
+    try:
+        variants = make_variants(policy.split(","), queue.split(","))
+        setup = EngineBench(
+            workload=workload,
+            workflows=workflows,
+            concurrency=concurrency,
+            repeats=repeats,
+            scale=scale,
+            seed=seed,
+            kv_tokens=kv_tokens or default_kv_tokens(concurrency, scale),
+            max_running=max_running or max(1, concurrency // 4),
+            host_ratio=host_ratio,
+            context_length=context_length,
+            data_dir=data,
+            model_path=resolve_model(model),
+        )
+        result = asyncio.run(run_engine_bench(setup, variants, console.log))
+    except (PbkvError, BenchError, EngineError, ModelError) as problem:
+        typer.echo(f"pbkv: {problem}", err=True)
+        raise typer.Exit(2) from None
+    show(engine_table(result.rows))
+    if json is not None:
+        env = environment(
+            model=model,
+            data="sample" if data is None else "given",
+            prefill_1000_s=result.proportion.prefill_1000_s,
+            decode_step_s=result.proportion.decode_step_s,
+            decode_steps_per_1000_prefill_tokens=result.proportion.steps_per_1000_tokens,
+        )
+        write_json(json, sys.argv[1:], env, result.rows)
+        console.log(f"wrote {json}")

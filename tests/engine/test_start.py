@@ -1,0 +1,63 @@
+"""A start that cannot work ends with one clear line."""
+
+import importlib.metadata
+import os
+import subprocess
+import sys
+
+import pytest
+
+from services.models import resolve_model
+
+
+def start(environ, *arguments):
+    """Start the server and return its exit code and what it said; it must end by itself."""
+    command = [sys.executable, "-m", "sglang.launch_server", "--model-path"]
+    command += [str(resolve_model("tiny")), "--device", "cpu", "--port", "1", *arguments]
+    ended = subprocess.run(
+        command,
+        env={**os.environ, "HF_HUB_OFFLINE": "1", **environ},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    said = [line for line in ended.stderr.splitlines() if line.startswith("pbkv: ")]
+    return ended.returncode, said, ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("environ", "arguments", "word"),
+    [
+        ({"PBKV_ENGINE_POLICY": "belady"}, (), "choose one of: lru, lae"),
+        ({"PBKV_ENGINE_POLCY": "lae"}, (), "unknown setting PBKV_ENGINE_POLCY"),
+        ({}, ("--disable-radix-cache",), "needs the radix cache"),
+    ],
+)
+def test_a_bad_setting_stops_the_start_with_one_line(environ, arguments, word):
+    code, said, everything = start(environ, "--radix-cache-backend", "pbkv", *arguments)
+
+    assert code == 2
+    assert len(said) == 1 and word in said[0]
+    assert "Traceback" not in everything
+
+
+def test_another_sglang_version_stops_the_start_with_one_line(tmp_path):
+    """A distribution that claims another version stands before the installed one."""
+    info = tmp_path / "sglang-0.5.99.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: sglang\nVersion: 0.5.99\n")
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+
+    code, said, everything = start({"PYTHONPATH": path}, "--radix-cache-backend", "pbkv")
+
+    assert code == 2
+    assert len(said) == 1
+    assert "supports sglang==0.5.23, but 0.5.99 is installed" in said[0]
+    assert "Traceback" not in everything
+
+
+def test_the_supported_version_is_the_installed_one():
+    from pbkv.sglang import SUPPORTED_SGLANG
+
+    assert importlib.metadata.version("sglang") == SUPPORTED_SGLANG
