@@ -14,7 +14,8 @@ from pbkv.sglang.version import stop_start, version_problem
 def register() -> None:
     """Register the ``pbkv`` cache back end and the hooks it lives on.
 
-    A start that does not select the back end is left as stock, but for the CPU parts of HiCache.
+    A start that does not select the back end is left as stock, but for what HiCache and LoRA lack
+    on a CPU.
     """
     problem = version_problem()
     if problem is not None:
@@ -28,6 +29,7 @@ def register() -> None:
 
     from pbkv.sglang import hooks
     from pbkv.sglang.cpu_hicache import install_cpu_hicache
+    from pbkv.sglang.cpu_lora import use_unpinned_memory
     from pbkv.sglang.factory import create_policy_cache, create_tree_core
 
     install_cpu_hicache()
@@ -51,6 +53,7 @@ def register() -> None:
             hooks.take_lifecycle,
             HookType.BEFORE,
         ),
+        ("lora.lora_manager.LoRAManager.__init__", use_unpinned_memory, HookType.BEFORE),
     ):
         HookRegistry.register(f"sglang.srt.{target}", hook, kind)
 
