@@ -49,7 +49,9 @@ class PolicySettings:
         for variable in sorted(v for v in environ if v.startswith(ENV_PREFIX)):
             name = known.get(variable)
             if name is None:
-                raise SettingsError(f"unknown setting {variable}; known: {', '.join(sorted(known))}")
+                raise SettingsError(
+                    f"unknown setting {variable}; known: {', '.join(sorted(known))}"
+                )
             try:
                 values[name] = parsers[name](environ[variable])
             except ValueError:

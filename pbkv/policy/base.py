@@ -124,7 +124,7 @@ class EvictionPolicy(ABC):
         self._changed(node)
 
     def on_split(self, parent: CacheNode, child: CacheNode) -> None:
-        """``child`` was cut: its first tokens are now ``parent``, new and between it and its parent.
+        """``child`` was cut: its first tokens are now those of ``parent``, a new node above it.
 
         Both halves were accessed by the same invocations. Call it with both token counts final;
         ``parent`` must not have been stored yet, its tokens were ``child``'s.

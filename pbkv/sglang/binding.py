@@ -37,7 +37,7 @@ def bind(binding: PolicyBinding) -> None:
     SGLang builds components and tree core by name and passes them nothing of ours, so the one
     thing they share is found here.
     """
-    global _current
+    global _current  # noqa: PLW0603  (one policy per process, bound once)
     _current = binding
 
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from pbkv.errors import SettingsError
 from pbkv.policy import make_policy
 from pbkv.settings import PolicySettings
+from pbkv.sglang import TREE_CORE_NAME
 from pbkv.sglang.binding import PolicyBinding, bind
 from pbkv.sglang.lifecycle import LifecycleSource
 from pbkv.sglang.record import EvictionLog, PrometheusRecorder, Recorder
 from pbkv.sglang.stream import EventStream
-from pbkv.sglang import TREE_CORE_NAME
 from pbkv.sglang.version import stop_start
 
 if TYPE_CHECKING:

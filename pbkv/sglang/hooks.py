@@ -52,9 +52,7 @@ def take_lifecycle(scheduler: Any, recv_reqs: list[Any], *args: Any, **kwargs: A
         if isinstance(received, LifecycleBatch):
             apply_batch(binding, received, lambda: workflows_in_flight(scheduler))
             if received.tick:
-                binding.recorder.sampled(
-                    binding.policy, scheduler.token_to_kv_pool_allocator.size
-                )
+                binding.recorder.sampled(binding.policy, scheduler.token_to_kv_pool_allocator.size)
         else:
             announce_requests(binding, scheduler._tokenized_requests(received))
             requests.append(received)

@@ -71,9 +71,7 @@ def announce_requests(binding: PolicyBinding, tokenized: Iterable[Any]) -> None:
     """Every new request with an invocation is an event of its workflow."""
     for request in tokenized:
         try:
-            invocation = parse_invocation(
-                getattr(request, "sampling_params", None), binding.now_s
-            )
+            invocation = parse_invocation(getattr(request, "sampling_params", None), binding.now_s)
         except InvalidInvocation:
             binding.recorder.rejected_event()
             continue

@@ -17,9 +17,7 @@ _OP_BUCKETS_S = (1e-6, 3e-6, 1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1
 class Recorder:
     """Counts nothing: for ranks other than the first, and for an engine without metrics."""
 
-    def evicted(
-        self, node: CacheNode, tier: Tier, reason: EvictionReason, num_tokens: int
-    ) -> None:
+    def evicted(self, node: CacheNode, tier: Tier, reason: EvictionReason, num_tokens: int) -> None:
         """``num_tokens`` of ``node`` were freed on ``tier``."""
 
     def finished(self, agent: str, prompt: int, cached_device: int, cached_host: int) -> None:
@@ -72,9 +70,7 @@ class PrometheusRecorder(Recorder):
         for reason in EvictionReason:
             self._evicted.labels(self._replica, reason.value)
 
-    def evicted(
-        self, node: CacheNode, tier: Tier, reason: EvictionReason, num_tokens: int
-    ) -> None:
+    def evicted(self, node: CacheNode, tier: Tier, reason: EvictionReason, num_tokens: int) -> None:
         self._evicted.labels(self._replica, reason.value).inc(num_tokens)
 
     def finished(self, agent: str, prompt: int, cached_device: int, cached_host: int) -> None:

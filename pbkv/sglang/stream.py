@@ -30,9 +30,7 @@ class EventStream:
     twice is harmless, the workflow registry orders events by ``seq``.
     """
 
-    def __init__(
-        self, redis_url: str, replica_id: str, on_malformed: Callable[[], None]
-    ) -> None:
+    def __init__(self, redis_url: str, replica_id: str, on_malformed: Callable[[], None]) -> None:
         self._key = events_key(replica_id)
         self._on_malformed = on_malformed
         self._client = redis.Redis.from_url(
@@ -82,9 +80,7 @@ class EventStream:
                 retry_s = _FIRST_RETRY_S
 
     def _read_after(self, last_id: str) -> str:
-        answer = self._client.xread(
-            {self._key: last_id}, count=_BATCH, block=int(_BLOCK_S * 1000)
-        )
+        answer = self._client.xread({self._key: last_id}, count=_BATCH, block=int(_BLOCK_S * 1000))
         for _, entries in answer or ():
             for entry_id, fields in entries:
                 last_id = entry_id

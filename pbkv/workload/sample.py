@@ -69,7 +69,7 @@ _NEXT = {
 
 
 def sample_call_lengths(count: int, seed: int = 0) -> list[list[CallLength]]:
-    """``count`` traces of the five SWE agents: bursts of calls, retry loops, a Manager at the end."""
+    """``count`` traces of the five agents: bursts of calls, retry loops, a Manager at the end."""
     rng = random.Random(f"calls/{seed}")
     return [_trace(rng) for _ in range(count)]
 

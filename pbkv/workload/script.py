@@ -8,7 +8,7 @@ workflow models a shared transcript, one per agent models private histories.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 
@@ -48,7 +48,7 @@ class ScriptedWorkflow:
     """Calls in order, and what each context holds before the first of them."""
 
     workflow_id: str
-    contexts: dict[str, tuple[Segment, ...]]
+    contexts: Mapping[str, tuple[Segment, ...]]
     calls: tuple[ScriptedCall, ...]
 
     def prompt_tokens(self) -> Iterator[int]:

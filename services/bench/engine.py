@@ -91,8 +91,8 @@ async def run_engine_bench(
             await asyncio.to_thread(engine.wait_ready, _READY_TIMEOUT_S)
         proportion = await measure_proportion(engines[0].url)
         say(
-            f"1,000 tokens of prefill cost {1000 * proportion.prefill_1000_s:.0f} ms, a decode step "
-            f"{1000 * proportion.decode_step_s:.1f} ms: "
+            f"1,000 tokens of prefill cost {1000 * proportion.prefill_1000_s:.0f} ms, "
+            f"a decode step {1000 * proportion.decode_step_s:.1f} ms: "
             f"{proportion.steps_per_1000_tokens:.0f} steps (24 on the paper's GPUs)"
         )
         rows: list[dict[str, Any]] = []

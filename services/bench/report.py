@@ -89,7 +89,7 @@ def _evictions(group: list[dict[str, Any]]) -> str:
 
 
 def _mean(group: list[dict[str, Any]], key: str) -> float:
-    return statistics.mean(row[key] for row in group)
+    return float(statistics.mean(row[key] for row in group))
 
 
 def _version(name: str) -> str:

@@ -28,7 +28,9 @@ class EngineClient:
         self.http.close()
 
     def generate(self, ids, workflow=None, agent="A", max_new_tokens=4, **fields) -> Reply:
-        answer = self.http.post("/generate", json=self.body(ids, workflow, agent, max_new_tokens, **fields))
+        answer = self.http.post(
+            "/generate", json=self.body(ids, workflow, agent, max_new_tokens, **fields)
+        )
         answer.raise_for_status()
         meta = answer.json()["meta_info"]
         tiers = meta.get("cached_tokens_details") or {"device": meta["cached_tokens"], "host": 0}

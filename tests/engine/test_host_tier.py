@@ -43,7 +43,9 @@ def test_tags_survive_demotion_and_load_back(tiered, prompts):
     for i in range(6):
         tiered.generate(prompts.new(1000), f"over-{i}", end=True)
 
-    assert tiered.generate(kept, "kept").device_tokens == 992, "active again on the device, it stays"
+    assert tiered.generate(kept, "kept").device_tokens == 992, (
+        "active again on the device, it stays"
+    )
 
 
 def test_host_evictions_are_counted_apart_and_spare_active_cache(tiered, prompts):

@@ -11,7 +11,9 @@ def empty_cache(lae):
 
 
 def evictions(folder):
-    return [json.loads(line) for line in (folder / "evictions-rank0.jsonl").read_text().splitlines()]
+    return [
+        json.loads(line) for line in (folder / "evictions-rank0.jsonl").read_text().splitlines()
+    ]
 
 
 def test_retired_cache_goes_before_active(lae, lae_log, prompts):

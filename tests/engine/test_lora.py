@@ -14,7 +14,7 @@ RANK = 4
 
 @pytest.fixture(scope="module")
 def adapter(tmp_path_factory):
-    """Random weights on the output projections of attention, large enough to change what is said."""
+    """Random weights on attention's output, large enough to change what is said."""
     folder = tmp_path_factory.mktemp("adapter")
     model = json.loads((resolve_model("tiny") / "config.json").read_text())
     hidden, width = model["hidden_size"], model["num_attention_heads"] * model["head_dim"]

@@ -60,17 +60,22 @@ def test_flush_empties_the_cache(lae, prompts):
 
 def test_abort_frees_what_the_request_held(lae, prompts):
     """Aborted while decoding: the engine goes on, and the pool can be filled completely again."""
-    body = lae.body(prompts.new(600), "aborted", max_new_tokens=2000) | {"rid": "abort-me", "stream": True}
+    body = lae.body(prompts.new(600), "aborted", max_new_tokens=2000) | {
+        "rid": "abort-me",
+        "stream": True,
+    }
     first_chunk = threading.Event()
     ended = {}
 
     def consume():
-        with httpx.Client(base_url=lae.url, timeout=120.0, trust_env=False) as http:
-            with http.stream("POST", "/generate", json=body) as answer:
-                for line in answer.iter_lines():
-                    first_chunk.set()
-                    if line.startswith("data: {"):
-                        ended.update(json.loads(line[6:]))
+        with (
+            httpx.Client(base_url=lae.url, timeout=120.0, trust_env=False) as http,
+            http.stream("POST", "/generate", json=body) as answer,
+        ):
+            for line in answer.iter_lines():
+                first_chunk.set()
+                if line.startswith("data: {"):
+                    ended.update(json.loads(line[6:]))
 
     reader = threading.Thread(target=consume)
     reader.start()

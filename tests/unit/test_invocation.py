@@ -1,3 +1,5 @@
+import contextlib
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -55,7 +57,5 @@ def test_malformed_params_are_refused_with_a_reason(params, word):
 
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists))
 def test_any_json_is_read_or_refused(value):
-    try:
+    with contextlib.suppress(InvalidInvocation):
         Invocation.from_params({"workflow": value}, at_s=0.0)
-    except InvalidInvocation:
-        pass

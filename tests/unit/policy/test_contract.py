@@ -74,7 +74,9 @@ class PolicyMachine(RuleBasedStateMachine):
         self.refresh_candidates()
 
     @rule(
-        number=st.integers(0, 99), workflow=st.sampled_from(WORKFLOWS), agent=st.sampled_from(AGENTS)
+        number=st.integers(0, 99),
+        workflow=st.sampled_from(WORKFLOWS),
+        agent=st.sampled_from(AGENTS),
     )
     def invoke(self, number, workflow, agent):
         self.seq += 1

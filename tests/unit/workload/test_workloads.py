@@ -1,3 +1,4 @@
+import itertools
 from pathlib import Path
 
 import pytest
@@ -46,7 +47,7 @@ def test_hover_follows_the_graph_of_the_published_workload():
     for workflow in make_workflows("hover", 200, seed=2):
         agents = [call.agent for call in workflow.calls]
         assert agents[0] == "Planner" and agents[-1] == "Verdict"
-        assert all(b in allowed[a] for a, b in zip(agents, agents[1:], strict=False))
+        assert all(b in allowed[a] for a, b in itertools.pairwise(agents))
 
 
 def test_unknown_workload_lists_the_choices():

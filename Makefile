@@ -1,0 +1,38 @@
+# `make up` and `make test` set up everything they need; run `make` for the list.
+PYTHON ?= python3.11
+MODEL ?= smollm2
+REPLICAS ?= 2
+PORT ?= 8000
+POLICY ?= lae
+# Further options: `make up ARGS="--redis-url redis://host:6379"`, `make test ARGS="-k pins"`.
+ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help install up test check demo gpu
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+install: ## create .venv with the engine for CPUs; nothing to do if it is current
+	@PYTHON="$(PYTHON)" scripts/install.sh
+
+up: install ## start the stack: MODEL=smollm2 REPLICAS=2 PORT=8000 POLICY=lae ARGS=
+	@exec $(BIN)/pbkv up --model "$(MODEL)" --replicas "$(REPLICAS)" --port "$(PORT)" --policy "$(POLICY)" $(ARGS)
+
+test: install ## run every test, the real engine included: ARGS="-k name"
+	@exec $(BIN)/python -m pytest $(ARGS)
+
+check: install ## format, lint, types, import rules
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+demo: install ## compare stock LRU with LAE on the real engine: ARGS=
+	@exec $(BIN)/pbkv bench engine --policy lru,lae $(ARGS)
+
+gpu: install ## run the tests that need a CUDA device; they skip without one
+	@exec $(BIN)/python -m pytest -m gpu $(ARGS)

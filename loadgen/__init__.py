@@ -1,0 +1,1 @@
+"""Agents, workloads and the client that measure a PBKV stack over HTTP."""
