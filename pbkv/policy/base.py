@@ -111,16 +111,15 @@ class EvictionPolicy(ABC):
         The workflow must be known: the invocation came in as an event before.
         """
         workflow_id = invocation.workflow_id
-        agents = node.accesses.get(workflow_id)
-        if agents is not None:
-            if invocation.agent not in agents:
-                node.accesses[workflow_id] = _with_agent(agents, invocation.agent)
-                self._changed(node)
+        before = node.accesses.get(workflow_id)
+        if before is not None and invocation.agent in before:
             return
-        node.accesses[workflow_id] = _with_agent(frozenset(), invocation.agent)
-        self._nodes_of.setdefault(workflow_id, {})[node.node_id] = node
-        if self.workflows.is_active(workflow_id):
-            self._set_active(node, node.active_workflows + 1)
+        node.accesses[workflow_id] = _with_agent(before or frozenset(), invocation.agent)
+        if before is None:
+            self._nodes_of.setdefault(workflow_id, {})[node.node_id] = node
+            if self.workflows.is_active(workflow_id):
+                self._set_active(node, node.active_workflows + 1)
+        self._tagged(node, workflow_id, before)
         self._changed(node)
 
     def on_split(self, parent: CacheNode, child: CacheNode) -> None:
@@ -244,6 +243,8 @@ class EvictionPolicy(ABC):
             step = 1 if transition.phase is WorkflowPhase.ACTIVE else -1
             for node in nodes.values():
                 self._set_active(node, node.active_workflows + step)
+            self._phase_changed(transition)
+            for node in nodes.values():
                 self._changed(node)
 
     def _forget(self, workflow_id: str) -> None:
@@ -258,6 +259,12 @@ class EvictionPolicy(ABC):
             change = node.num_tokens if node.retired else -node.num_tokens
             for tier in self._tiers_of.get(node.node_id, ()):
                 self._retired_tokens[tier] += change
+
+    def _tagged(self, node: CacheNode, workflow_id: str, before: frozenset[str] | None) -> None:
+        """``node.accesses[workflow_id]`` was ``before``, and is larger now. For scored orders."""
+
+    def _phase_changed(self, transition: Transition) -> None:
+        """A workflow with nodes became active or retired. For scored orders."""
 
     def _changed(self, node: CacheNode) -> None:
         for index in self._index.values():

@@ -14,7 +14,7 @@ from typing import Any
 import aiohttp
 
 from pbkv.workload import ScriptedWorkflow, make_workflows
-from services.bench.counters import difference, evicted_tokens
+from services.bench.counters import evicted_tokens
 from services.bench.drive import BenchError, replay
 from services.bench.proportion import Proportion, measure_proportion
 from services.bench.render import SegmentRenderer
@@ -137,7 +137,7 @@ async def _measure(
     result = await replay(
         engine.url, script, renderer, variant.lifecycle, concurrency=bench.concurrency
     )
-    after = await evicted_tokens(engine.url)
+    evicted = (await evicted_tokens(engine.url)).since(before)
     return {
         "policy": variant.policy,
         "queue": variant.queue,
@@ -147,7 +147,8 @@ async def _measure(
         "repeat": repeat,
         "scale": bench.scale,
         **summarise(result),
-        "evicted_tokens": difference(before, after),
+        "evicted_tokens": evicted.by_reason or {"total": evicted.device_total},
+        "evicted_device_tokens": evicted.device_total,
     }
 
 

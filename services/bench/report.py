@@ -16,6 +16,11 @@ from rich.console import Console
 from rich.table import Table
 
 SCHEMA = 1
+_WIDTH = 150
+_CAPTION = (
+    "hit: prompt tokens found on the device; latency: whole workflows; first TTFT: of the first "
+    "call of each workflow"
+)
 
 
 def environment(**extra: Any) -> dict[str, Any]:
@@ -41,7 +46,7 @@ def write_json(
 
 def engine_table(rows: list[dict[str, Any]]) -> Table:
     """Mean over repeats per variant, with the spread of the hit rate."""
-    table = Table(title="mean over repeats")
+    table = Table(title="mean over repeats", caption=_CAPTION)
     for column in (
         "policy",
         "queue",
@@ -51,7 +56,7 @@ def engine_table(rows: list[dict[str, Any]]) -> Table:
         "latency s",
         "p95 s",
         "TTFT s",
-        "first-call TTFT p95 s",
+        "first TTFT p95 s",
         "evicted tokens",
     ):
         table.add_column(column, justify="left" if column in ("policy", "queue") else "right")
@@ -76,8 +81,11 @@ def engine_table(rows: list[dict[str, Any]]) -> Table:
 
 
 def show(renderable: Any, console: Console | None = None) -> None:
-    """Print for people."""
-    (console or Console()).print(renderable)
+    """Print for people; into a file or pipe with room for every column."""
+    console = console or Console()
+    if not console.is_terminal:
+        console = Console(width=_WIDTH)
+    console.print(renderable)
 
 
 def _evictions(group: list[dict[str, Any]]) -> str:

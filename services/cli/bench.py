@@ -27,10 +27,10 @@ def engine(
     queue: Annotated[
         str, typer.Option(help="Comma list: fcfs, lpm, hrrn, shortest-prefill-first.")
     ] = "fcfs",
-    concurrency: Annotated[int, typer.Option(min=1, help="Workflows at a time.")] = 16,
+    concurrency: Annotated[int, typer.Option(min=1, help="Workflows at a time.")] = 24,
     workflows: Annotated[int, typer.Option(min=1, help="Workflows per repeat.")] = 48,
     repeats: Annotated[int, typer.Option(min=1, help="Each with other workflows.")] = 3,
-    scale: Annotated[float, typer.Option(min=0.01, help="Factor on all token counts.")] = 0.4,
+    scale: Annotated[float, typer.Option(min=0.01, help="Factor on all token counts.")] = 0.3,
     kv_tokens: Annotated[
         int | None, typer.Option(min=16, help="Device pool; default: the paper's pressure.")
     ] = None,
