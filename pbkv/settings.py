@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
@@ -16,6 +17,9 @@ ENV_PREFIX = "PBKV_ENGINE_"
 class PolicySettings:
     """What the cache policy of one engine does.
 
+    ``lookahead_steps`` is K and ``gamma`` the confidence decay of eq. (2). ``access_model`` is
+    ``direct``, ``inherit`` or ``learned``; ``inherits`` is for the second, a JSON object from an
+    agent to the list of agents that inherit what it accessed. ``tie_rule`` orders equal scores.
     ``redis_url`` and ``replica_id`` are empty for an engine that stands alone: then lifecycle
     comes from the requests only. ``eviction_log_dir`` makes every rank write its evictions there,
     one JSON line each: for tests and for a closer look, not for production.
@@ -25,6 +29,11 @@ class PolicySettings:
     idle_timeout_s: float = 600.0
     max_workflows: int = 100_000
     max_retired_workflows: int = 10_000
+    lookahead_steps: int = 3
+    gamma: float = 0.7
+    access_model: str = "direct"
+    inherits: str = ""
+    tie_rule: str = "recency"
     redis_url: str = ""
     replica_id: str = ""
     eviction_log_dir: str = ""
@@ -35,8 +44,28 @@ class PolicySettings:
         for name in ("max_workflows", "max_retired_workflows"):
             if getattr(self, name) < 1:
                 raise SettingsError(f"{name} is {getattr(self, name)}; it must be at least 1")
+        if self.lookahead_steps < 1:
+            raise SettingsError(f"lookahead_steps is {self.lookahead_steps}; it must be at least 1")
+        if not 0.0 < self.gamma <= 1.0:
+            raise SettingsError(f"gamma is {self.gamma}; it must be above 0 and at most 1")
+        self.heirs()
         if bool(self.redis_url) != bool(self.replica_id):
             raise SettingsError("redis_url and replica_id are set together or not at all")
+
+    def heirs(self) -> dict[str, list[str]]:
+        """``inherits``, read. Raises :class:`SettingsError` unless it maps names to names."""
+        try:
+            heirs = json.loads(self.inherits or "{}")
+        except ValueError:
+            heirs = None
+        if not isinstance(heirs, dict) or not all(
+            isinstance(names, list) and all(isinstance(name, str) for name in names)
+            for names in heirs.values()
+        ):
+            raise SettingsError(
+                'inherits must be a JSON object such as {"Coder": ["Tester", "Reviewer"]}'
+            )
+        return heirs
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str]) -> PolicySettings:

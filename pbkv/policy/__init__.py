@@ -9,13 +9,14 @@ from pbkv.policy.base import (
     PrefetchBudget,
     Prefetcher,
 )
+from pbkv.policy.he import HePolicy
 from pbkv.policy.lae import LaePolicy
 from pbkv.policy.lru import LruPolicy
 from pbkv.policy.node import CacheNode, Tier
 from pbkv.settings import PolicySettings
 
 POLICIES: dict[str, type[EvictionPolicy]] = {
-    policy.name: policy for policy in (LruPolicy, LaePolicy)
+    policy.name: policy for policy in (LruPolicy, LaePolicy, HePolicy)
 }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar, Protocol
@@ -120,7 +120,36 @@ class EvictionPolicy(ABC):
             if self.workflows.is_active(workflow_id):
                 self._set_active(node, node.active_workflows + 1)
         self._tagged(node, workflow_id, before)
-        self._changed(node)
+
+    def on_path(self, path: Sequence[CacheNode], invocation: Invocation) -> None:
+        """``invocation`` used the KV cache of ``path``, the deepest node first.
+
+        A node that already has this workflow's agent ends the tagging: whatever tagged it tagged
+        its ancestors too, splits copy tags, and a node outlives its descendants.
+        """
+        for node in path:
+            if invocation.agent in node.accesses.get(invocation.workflow_id, ()):
+                return
+            self.on_access(node, invocation)
+
+    def on_call_finished(self, path: Sequence[CacheNode], invocation: Invocation) -> None:
+        """``invocation`` is over; ``path`` is all that it read and wrote, as in :meth:`on_path`."""
+        self.on_path(path, invocation)
+
+    def on_queued(self, path: Sequence[CacheNode]) -> None:
+        """A request that will read ``path`` waits in the engine's queue."""
+        for node in path:
+            node.waiting += 1
+            self._changed(node)
+
+    def on_dequeued(self, path: Sequence[CacheNode]) -> None:
+        """The request announced with :meth:`on_queued` left the queue.
+
+        ``path`` is its path now: the nodes it was announced with, and what splits made of them.
+        """
+        for node in path:
+            node.waiting = max(0, node.waiting - 1)
+            self._changed(node)
 
     def on_split(self, parent: CacheNode, child: CacheNode) -> None:
         """``child`` was cut: its first tokens are now those of ``parent``, a new node above it.
@@ -131,6 +160,8 @@ class EvictionPolicy(ABC):
         parent.accesses = dict(child.accesses)
         parent.active_workflows = child.active_workflows
         parent.forgotten_workflows = child.forgotten_workflows
+        parent.score = child.score
+        parent.waiting = child.waiting
         for workflow_id in parent.accesses:
             self._nodes_of[workflow_id][parent.node_id] = parent
         tiers = self._tiers_of.get(child.node_id)
@@ -234,21 +265,16 @@ class EvictionPolicy(ABC):
 
     def _follow(self, transitions: list[Transition]) -> None:
         for transition in transitions:
-            nodes = self._nodes_of.get(transition.workflow_id)
-            if nodes is None:
-                continue
             if transition.phase is None:
                 self._forget(transition.workflow_id)
                 continue
             step = 1 if transition.phase is WorkflowPhase.ACTIVE else -1
-            for node in nodes.values():
+            for node in self._nodes_of.get(transition.workflow_id, {}).values():
                 self._set_active(node, node.active_workflows + step)
             self._phase_changed(transition)
-            for node in nodes.values():
-                self._changed(node)
 
     def _forget(self, workflow_id: str) -> None:
-        for node in self._nodes_of.pop(workflow_id).values():
+        for node in self._nodes_of.pop(workflow_id, {}).values():
             del node.accesses[workflow_id]
             node.forgotten_workflows += 1
 
@@ -261,10 +287,13 @@ class EvictionPolicy(ABC):
                 self._retired_tokens[tier] += change
 
     def _tagged(self, node: CacheNode, workflow_id: str, before: frozenset[str] | None) -> None:
-        """``node.accesses[workflow_id]`` was ``before``, and is larger now. For scored orders."""
+        """``node.accesses[workflow_id]`` was ``before``, and is larger now."""
+        self._changed(node)
 
     def _phase_changed(self, transition: Transition) -> None:
-        """A workflow with nodes became active or retired. For scored orders."""
+        """A workflow became active or retired, and its nodes count it so."""
+        for node in self._nodes_of.get(transition.workflow_id, {}).values():
+            self._changed(node)
 
     def _changed(self, node: CacheNode) -> None:
         for index in self._index.values():

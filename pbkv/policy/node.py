@@ -23,6 +23,8 @@ class CacheNode:
       remembered, active or retired. The agent sets are shared between nodes and immutable.
     * ``active_workflows``: how many of those workflows are active.
     * ``forgotten_workflows``: how many accessed the node and are no longer remembered.
+    * ``score``: the part of Score(c) that forecasts give, of a policy that uses them.
+    * ``waiting``: how many requests in the engine's queue will read the node.
 
     ``last_access_s`` may be any clock that grows with every access; the engine uses its tree's
     logical counter, which is the same on every tensor-parallel rank.
@@ -38,6 +40,8 @@ class CacheNode:
         "node_id",
         "num_tokens",
         "parent_id",
+        "score",
+        "waiting",
     )
 
     node_id: int
@@ -49,6 +53,8 @@ class CacheNode:
     accesses: dict[str, frozenset[str]]
     active_workflows: int
     forgotten_workflows: int
+    score: float
+    waiting: int
 
     def __init__(
         self,
@@ -70,6 +76,8 @@ class CacheNode:
         self.accesses = {}
         self.active_workflows = 0
         self.forgotten_workflows = 0
+        self.score = 0.0
+        self.waiting = 0
 
     @property
     def retired(self) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sglang.srt.mem_cache.unified_cache.component_type import ComponentType
 from sglang.srt.mem_cache.unified_radix_cache import UnifiedRadixCache
 
 from pbkv.events import EventKind, WorkflowEvent
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
 
     from pbkv.invocation import Invocation
     from pbkv.sglang.tree import PolicyTreeCore
+    from pbkv.sglang.views import TreeNodeView
 
 
 class PolicyRadixCache(UnifiedRadixCache):
@@ -31,8 +31,13 @@ class PolicyRadixCache(UnifiedRadixCache):
     def checkpoint_into_tree(self, req: Req, *, up_to: int, **kwargs: Any) -> None:
         super().checkpoint_into_tree(req, up_to=up_to, **kwargs)
         invocation = invocation_of(req, self.binding)
-        if invocation is not None and not self.disable and req.last_node is not None:
-            self._tag_path(req.last_node, invocation)
+        if invocation is None or self.disable or req.last_node is None:
+            return
+        path = self._path(req.last_node)
+        if req.finished():
+            self.binding.policy.on_call_finished(path, invocation)
+        else:
+            self.binding.policy.on_path(path, invocation)
 
     def on_release(self, req: Req, *, checkpointed: bool) -> None:
         super().on_release(req, checkpointed=checkpointed)
@@ -56,23 +61,13 @@ class PolicyRadixCache(UnifiedRadixCache):
                 )
             )
 
-    def _tag_path(self, last_node: int, invocation: Invocation) -> None:
-        """Tag the nodes from ``last_node`` up to the root.
-
-        A node that already has this workflow's agent ends the walk: whatever tagged it tagged
-        its ancestors too, splits copy tags, and a node outlives its descendants.
-        """
+    def _path(self, last_node: int) -> list[TreeNodeView]:
+        """Views of the nodes from ``last_node`` up to, not including, the root."""
         root = self.tree_core.root_node
+        views = self.binding.views
+        path = []
         node = self.tree_core.node_by_id(last_node)
-        policy, views = self.binding.policy, self.binding.views
         while node is not None and node is not root:
-            view = views.of(node)
-            if invocation.agent in view.accesses.get(invocation.workflow_id, ()):
-                return
-            policy.on_access(view, invocation)
+            path.append(views.of(node))
             node = node.parent
-
-
-def full_component_of(cache: PolicyRadixCache) -> Any:
-    """The component that evicts, for tests and inspection."""
-    return cache.components[ComponentType.FULL]
+        return path

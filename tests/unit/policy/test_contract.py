@@ -17,7 +17,7 @@ AGENTS = ("A", "B", "C")
 
 
 def test_an_unknown_policy_lists_the_choices():
-    with pytest.raises(UnknownPolicy, match="lru, lae"):
+    with pytest.raises(UnknownPolicy, match="lru, lae, he"):
         make_policy(PolicySettings(policy="belady"))
 
 
@@ -160,10 +160,14 @@ class PolicyMachine(RuleBasedStateMachine):
         below = [deep for child in self.children(node) for deep in self.subtree(child)]
         return [*below, node]
 
-    @rule(workflow=st.sampled_from(WORKFLOWS))
-    def forecast(self, workflow):
-        uniform = np.full((3, len(AGENTS) + 1), 1.0 / (len(AGENTS) + 1), dtype=np.float32)
-        self.policy.on_forecast(Forecast(workflow, AGENTS, uniform, self.clock, "test"))
+    @rule(
+        workflow=st.sampled_from(WORKFLOWS),
+        weights=st.lists(st.integers(1, 9), min_size=12, max_size=12),
+    )
+    def forecast(self, workflow, weights):
+        table = np.array(weights, dtype=np.float32).reshape(3, len(AGENTS) + 1)
+        table /= table.sum(axis=1, keepdims=True)
+        self.policy.on_forecast(Forecast(workflow, AGENTS, table, self.clock, "test"))
 
     def expected_order(self, tier):
         candidates = [n for n in self.nodes.values() if self.is_candidate(n, tier)]
@@ -191,8 +195,27 @@ class PolicyMachine(RuleBasedStateMachine):
             assert policy.candidates(tier) == self.expected_order(tier)
 
 
-def _machine_of(name):
-    machine = type(f"{name.title()}Machine", (PolicyMachine,), {"policy_name": name})
+class ScoredMachine(PolicyMachine):
+    """As above, and the score kept by change is the one computed from scratch."""
+
+    policy_name = "he"
+
+    @invariant()
+    def scores_are_what_forecasts_and_tags_say(self):
+        if not hasattr(self, "policy"):
+            return
+        for node in self.nodes.values():
+            expected = sum(
+                gain.of(agents)
+                for workflow, agents in node.accesses.items()
+                if (gain := self.policy._gain.get(workflow)) is not None
+            )
+            assert abs(node.score - expected) < 1e-9
+        assert all(self.policy.workflows.is_active(w) for w in self.policy._gain)
+
+
+def _machine_of(name, base=PolicyMachine):
+    machine = type(f"{name.title()}Machine", (base,), {"policy_name": name})
     case = machine.TestCase
     case.settings = hypothesis_settings(max_examples=60, stateful_step_count=40, deadline=None)
     return case
@@ -200,8 +223,8 @@ def _machine_of(name):
 
 TestLru = _machine_of("lru")
 TestLae = _machine_of("lae")
+TestHe = _machine_of("he", ScoredMachine)
 
 
 def test_every_policy_runs_the_contract():
-    tested = {TestLru.__name__, TestLae.__name__}
-    assert len(tested) == len(POLICIES)
+    assert {"lru": TestLru, "lae": TestLae, "he": TestHe}.keys() == POLICIES.keys()
