@@ -90,6 +90,8 @@ def guard(argv: list[str]) -> int:
     wake_read, wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     signal.set_wakeup_fd(wake_write)
     pending: list[int] = []
+    # A signal that the parent blocks would stay blocked here, and in the command.
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda received, _frame: pending.append(received))
     signal.signal(signal.SIGCHLD, lambda _received, _frame: None)

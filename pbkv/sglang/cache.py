@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from sglang.srt.managers.schedule_batch import Req
     from sglang.srt.mem_cache.cache_init_params import CacheInitParams
 
-    from pbkv.invocation import Invocation
     from pbkv.sglang.tree import PolicyTreeCore
     from pbkv.sglang.views import TreeNodeView
 
