@@ -20,6 +20,9 @@ class PolicySettings:
     ``lookahead_steps`` is K and ``gamma`` the confidence decay of eq. (2). ``access_model`` is
     ``direct``, ``inherit`` or ``learned``; ``inherits`` is for the second, a JSON object from an
     agent to the list of agents that inherit what it accessed. ``tie_rule`` orders equal scores.
+    ``agent_graph`` is KVFlow's static graph, a JSON object from an agent to the list of agents that
+    may follow it; ``aggressive_rho`` the share of the device pool that ``pbkv-aggressive`` may
+    displace.
     ``redis_url`` and ``replica_id`` are empty for an engine that stands alone: then lifecycle
     comes from the requests only. ``eviction_log_dir`` makes every rank write its evictions there,
     one JSON line each: for tests and for a closer look, not for production.
@@ -33,6 +36,8 @@ class PolicySettings:
     gamma: float = 0.7
     access_model: str = "direct"
     inherits: str = ""
+    agent_graph: str = ""
+    aggressive_rho: float = 0.2
     tie_rule: str = "recency"
     redis_url: str = ""
     replica_id: str = ""
@@ -48,24 +53,20 @@ class PolicySettings:
             raise SettingsError(f"lookahead_steps is {self.lookahead_steps}; it must be at least 1")
         if not 0.0 < self.gamma <= 1.0:
             raise SettingsError(f"gamma is {self.gamma}; it must be above 0 and at most 1")
+        if not 0.0 <= self.aggressive_rho <= 1.0:
+            raise SettingsError(f"aggressive_rho is {self.aggressive_rho}; it must be 0 to 1")
         self.heirs()
+        self.graph()
         if bool(self.redis_url) != bool(self.replica_id):
             raise SettingsError("redis_url and replica_id are set together or not at all")
 
     def heirs(self) -> dict[str, list[str]]:
-        """``inherits``, read. Raises :class:`SettingsError` unless it maps names to names."""
-        try:
-            heirs = json.loads(self.inherits or "{}")
-        except ValueError:
-            heirs = None
-        if not isinstance(heirs, dict) or not all(
-            isinstance(names, list) and all(isinstance(name, str) for name in names)
-            for names in heirs.values()
-        ):
-            raise SettingsError(
-                'inherits must be a JSON object such as {"Coder": ["Tester", "Reviewer"]}'
-            )
-        return heirs
+        """``inherits``, read. Raises :class:`SettingsError`."""
+        return _agents_by_agent("inherits", self.inherits)
+
+    def graph(self) -> dict[str, list[str]]:
+        """``agent_graph``, read. Raises :class:`SettingsError`."""
+        return _agents_by_agent("agent_graph", self.agent_graph)
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str]) -> PolicySettings:
@@ -96,3 +97,18 @@ class PolicySettings:
             for field in fields(self)
             if getattr(self, field.name) != field.default
         }
+
+
+def _agents_by_agent(setting: str, text: str) -> dict[str, list[str]]:
+    try:
+        agents = json.loads(text or "{}")
+    except ValueError:
+        agents = None
+    if not isinstance(agents, dict) or not all(
+        isinstance(names, list) and all(isinstance(name, str) for name in names)
+        for names in agents.values()
+    ):
+        raise SettingsError(
+            f'{setting} must be a JSON object such as {{"Coder": ["Tester", "Reviewer"]}}'
+        )
+    return agents

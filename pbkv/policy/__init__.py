@@ -10,13 +10,23 @@ from pbkv.policy.base import (
     Prefetcher,
 )
 from pbkv.policy.he import HePolicy
+from pbkv.policy.kvflow import KvflowPolicy
 from pbkv.policy.lae import LaePolicy
 from pbkv.policy.lru import LruPolicy
 from pbkv.policy.node import CacheNode, Tier
+from pbkv.policy.pbkv import PbkvAggressivePolicy, PbkvPolicy
 from pbkv.settings import PolicySettings
 
 POLICIES: dict[str, type[EvictionPolicy]] = {
-    policy.name: policy for policy in (LruPolicy, LaePolicy, HePolicy)
+    policy.name: policy
+    for policy in (
+        LruPolicy,
+        KvflowPolicy,
+        LaePolicy,
+        HePolicy,
+        PbkvPolicy,
+        PbkvAggressivePolicy,
+    )
 }
 
 

@@ -78,6 +78,7 @@ class EvictionPolicy(ABC):
         self._stored_tokens = dict.fromkeys(Tier, 0)
         self._retired_tokens = dict.fromkeys(Tier, 0)
         self._tiers_of: dict[int, set[Tier]] = {}
+        self._nodes: dict[int, CacheNode] = {}
 
     # ---- what a concrete policy defines ----
 
@@ -167,12 +168,14 @@ class EvictionPolicy(ABC):
         tiers = self._tiers_of.get(child.node_id)
         if tiers:
             self._tiers_of[parent.node_id] = set(tiers)
+            self._nodes[parent.node_id] = parent
 
     def on_remove(self, node: CacheNode) -> None:
         """``node`` left the tree, after it left both tiers."""
         for tier in tuple(self._tiers_of.get(node.node_id, ())):
             self.on_release(node, tier)
         self._tiers_of.pop(node.node_id, None)
+        self._nodes.pop(node.node_id, None)
         for index in self._index.values():
             index.discard(node)
         for workflow_id in node.accesses:
@@ -184,6 +187,7 @@ class EvictionPolicy(ABC):
 
     def on_store(self, node: CacheNode, tier: Tier) -> None:
         """The KV cache of ``node`` is now (also) on ``tier``."""
+        self._nodes[node.node_id] = node
         tiers = self._tiers_of.setdefault(node.node_id, set())
         if tier not in tiers:
             tiers.add(tier)
@@ -248,6 +252,14 @@ class EvictionPolicy(ABC):
         """Tokens of retired KV cache on ``tier``."""
         return self._retired_tokens[tier]
 
+    def node(self, node_id: int | None) -> CacheNode | None:
+        """The node of that id that is stored anywhere, None for the root or one that left."""
+        return None if node_id is None else self._nodes.get(node_id)
+
+    def tiers_of(self, node: CacheNode) -> set[Tier]:
+        """Where the KV cache of ``node`` is."""
+        return self._tiers_of.get(node.node_id, set())
+
     def nodes_of(self, workflow_id: str) -> list[CacheNode]:
         """The nodes that a workflow accessed, first accessed first."""
         return list(self._nodes_of.get(workflow_id, {}).values())
@@ -258,6 +270,7 @@ class EvictionPolicy(ABC):
             index.clear()
         self._nodes_of.clear()
         self._tiers_of.clear()
+        self._nodes.clear()
         self._stored_tokens = dict.fromkeys(Tier, 0)
         self._retired_tokens = dict.fromkeys(Tier, 0)
 

@@ -155,4 +155,5 @@ class HePolicy(EvictionPolicy):
             if change:
                 # With nobody left to come back, what rounding left over is exactly nothing.
                 node.score = 0.0 if node.retired else node.score + change
+            if change or gain is not None:
                 self._changed(node)

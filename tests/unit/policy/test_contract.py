@@ -4,20 +4,34 @@ import numpy as np
 import pytest
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
 
 from pbkv.errors import UnknownPolicy
 from pbkv.events import EventKind, WorkflowEvent
 from pbkv.forecast import Forecast
 from pbkv.invocation import Invocation
-from pbkv.policy import POLICIES, CacheNode, EvictionReason, PolicySettings, Tier, make_policy
+from pbkv.policy import (
+    POLICIES,
+    CacheNode,
+    EvictionReason,
+    PolicySettings,
+    PrefetchBudget,
+    Tier,
+    make_policy,
+)
 
 WORKFLOWS = ("w0", "w1", "w2", "w3")
 AGENTS = ("A", "B", "C")
 
 
 def test_an_unknown_policy_lists_the_choices():
-    with pytest.raises(UnknownPolicy, match="lru, lae, he"):
+    with pytest.raises(UnknownPolicy, match="lru, kvflow, lae, he, pbkv"):
         make_policy(PolicySettings(policy="belady"))
 
 
@@ -29,7 +43,12 @@ class PolicyMachine(RuleBasedStateMachine):
     @initialize()
     def start(self):
         self.policy = make_policy(
-            PolicySettings(policy=self.policy_name, max_workflows=3, max_retired_workflows=2)
+            PolicySettings(
+                policy=self.policy_name,
+                max_workflows=3,
+                max_retired_workflows=2,
+                agent_graph='{"A": ["B"], "B": ["C", "A"]}',
+            )
         )
         self.nodes = {}
         self.tiers = {}
@@ -198,8 +217,6 @@ class PolicyMachine(RuleBasedStateMachine):
 class ScoredMachine(PolicyMachine):
     """As above, and the score kept by change is the one computed from scratch."""
 
-    policy_name = "he"
-
     @invariant()
     def scores_are_what_forecasts_and_tags_say(self):
         if not hasattr(self, "policy"):
@@ -214,17 +231,53 @@ class ScoredMachine(PolicyMachine):
         assert all(self.policy.workflows.is_active(w) for w in self.policy._gain)
 
 
-def _machine_of(name, base=PolicyMachine):
-    machine = type(f"{name.title()}Machine", (base,), {"policy_name": name})
-    case = machine.TestCase
-    case.settings = hypothesis_settings(max_examples=60, stateful_step_count=40, deadline=None)
-    return case
+class PrefetchingMachine(ScoredMachine):
+    """As above, and prefetch plans keep to their budget, their order and the tree."""
+
+    @invariant()
+    def candidates_for_prefetch_are_the_nodes_on_the_host_only(self):
+        if not hasattr(self, "policy"):
+            return
+        on_host = [n for n in self.nodes.values() if self.tiers[n.node_id] == {Tier.HOST}]
+        by_value = sorted(on_host, key=lambda n: (-self.policy.value(n), n.node_id))
+        assert self.policy.prefetcher.candidates() == by_value
+
+    @rule(free=st.integers(0, 80), retired=st.integers(0, 40), bandwidth=st.integers(0, 100))
+    def plan(self, free, retired, bandwidth):
+        budget = PrefetchBudget(free, retired, bandwidth)
+        assert budget.tokens == min(free + retired, bandwidth)
+        before = self.policy.prefetcher.candidates()
+        planned = self.policy.prefetcher.plan(budget)
+        assert sum(node.num_tokens for node in planned) <= budget.tokens
+        assert len({node.node_id for node in planned}) == len(planned)
+        loaded = set()
+        for node in planned:
+            assert self.tiers[node.node_id] == {Tier.HOST}
+            above = node.parent_id
+            on_device = above is None or Tier.DEVICE in self.tiers[above]
+            assert on_device or above in loaded, "parents come before children"
+            loaded.add(node.node_id)
+        assert self.policy.prefetcher.candidates() == before, "a plan changes nothing"
 
 
-TestLru = _machine_of("lru")
-TestLae = _machine_of("lae")
-TestHe = _machine_of("he", ScoredMachine)
+CONTRACT = {
+    "lru": PolicyMachine,
+    "kvflow": PolicyMachine,
+    "lae": PolicyMachine,
+    "he": ScoredMachine,
+    "pbkv": PrefetchingMachine,
+    "pbkv-aggressive": PrefetchingMachine,
+}
 
 
 def test_every_policy_runs_the_contract():
-    assert {"lru": TestLru, "lae": TestLae, "he": TestHe}.keys() == POLICIES.keys()
+    assert CONTRACT.keys() == POLICIES.keys()
+
+
+@pytest.mark.parametrize("name", sorted(CONTRACT))
+def test_contract(name):
+    machine = type("Machine", (CONTRACT[name],), {"policy_name": name})
+    run_state_machine_as_test(
+        machine,
+        settings=hypothesis_settings(max_examples=50, stateful_step_count=40, deadline=None),
+    )
