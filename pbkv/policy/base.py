@@ -63,6 +63,8 @@ class EvictionPolicy(ABC):
     """
 
     name: ClassVar[str]
+    uses_forecasts: ClassVar[bool] = False
+    """Whether forecasts change the order. An engine makes none for a policy that ignores them."""
 
     def __init__(self, settings: PolicySettings) -> None:
         self.settings = settings
@@ -109,9 +111,12 @@ class EvictionPolicy(ABC):
     def on_access(self, node: CacheNode, invocation: Invocation) -> None:
         """``invocation`` read or wrote the KV cache of ``node``.
 
-        The workflow must be known: the invocation came in as an event before.
+        The invocation came in as an event before. Of a call that outlived the memory of its
+        workflow nothing is noted: nobody would ever take the note away.
         """
         workflow_id = invocation.workflow_id
+        if self.workflows.get(workflow_id) is None:
+            return
         before = node.accesses.get(workflow_id)
         if before is not None and invocation.agent in before:
             return

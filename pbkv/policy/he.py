@@ -42,6 +42,7 @@ class HePolicy(EvictionPolicy):
     """
 
     name = "he"
+    uses_forecasts = True
 
     def __init__(self, settings: PolicySettings) -> None:
         super().__init__(settings)
@@ -83,6 +84,15 @@ class HePolicy(EvictionPolicy):
             if gain is not None:
                 total += gain.of(agents)
         return round(total, _EXACT)
+
+    def remaining_calls(self, workflow_id: str) -> float | None:
+        """The calls that a workflow's forecast expects within K steps, later ones discounted by
+        gamma as in eq. (2); None without a forecast.
+
+        It is the Score that the workflow gives to a node which every agent touches.
+        """
+        gain = self._gain.get(workflow_id)
+        return None if gain is None else sum(gain.weights.values())
 
     def _tie_key(self, node: CacheNode) -> float:
         if self._tie is TieRule.RECENCY:

@@ -20,7 +20,7 @@ class PbkvPolicy(HePolicy):
 
     def __init__(self, settings: PolicySettings) -> None:
         super().__init__(settings)
-        self.prefetcher = ValuePrefetcher(self.value, self._missing_ancestors)
+        self.prefetcher = ValuePrefetcher(self.value, self.missing_ancestors)
 
     @property
     def displaced_share(self) -> float:
@@ -57,7 +57,7 @@ class PbkvPolicy(HePolicy):
         else:
             self.prefetcher.discard(node)
 
-    def _missing_ancestors(self, node: CacheNode) -> list[CacheNode]:
+    def missing_ancestors(self, node: CacheNode) -> list[CacheNode]:
         """Ancestors that are not on the device, the highest first."""
         missing: list[CacheNode] = []
         above = self.node(node.parent_id)

@@ -11,6 +11,8 @@ from pbkv.sglang.views import NodeViews
 
 if TYPE_CHECKING:
     from pbkv.sglang.lifecycle import LifecycleSource
+    from pbkv.sglang.prefetch import EnginePrefetch
+    from pbkv.sglang.queueing import WaitingRequests
 
 
 @dataclass(slots=True)
@@ -18,7 +20,8 @@ class PolicyBinding:
     """The policy of this process and what it reports to.
 
     ``now_s`` is the clock of rank 0 as last broadcast: every rank uses it instead of its own.
-    ``source`` is None on every rank but the first.
+    ``source`` is None on every rank but the first, ``prefetch`` without a policy that prefetches
+    or without a host tier.
     """
 
     policy: EvictionPolicy
@@ -26,6 +29,8 @@ class PolicyBinding:
     views: NodeViews = field(default_factory=NodeViews)
     now_s: float = 0.0
     source: LifecycleSource | None = None
+    prefetch: EnginePrefetch | None = None
+    waiting: WaitingRequests | None = None
 
 
 _current: PolicyBinding | None = None

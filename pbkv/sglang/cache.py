@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from sglang.srt.mem_cache.unified_cache.components import BASE_COMPONENT_TYPE
 from sglang.srt.mem_cache.unified_radix_cache import UnifiedRadixCache
 
 from pbkv.events import EventKind, WorkflowEvent
@@ -33,6 +36,11 @@ class PolicyRadixCache(UnifiedRadixCache):
         if invocation is None or self.disable or req.last_node is None:
             return
         path = self._path(req.last_node)
+        prefetch = self.binding.prefetch
+        if prefetch is not None:
+            prefetch.used(path)
+            if not req.finished():
+                prefetch.inserted()
         if req.finished():
             self.binding.policy.on_call_finished(path, invocation)
         else:
@@ -59,6 +67,33 @@ class PolicyRadixCache(UnifiedRadixCache):
                     seq=invocation.seq,
                 )
             )
+
+    def _reset_full(self) -> None:
+        super()._reset_full()
+        if self.binding.prefetch is not None:
+            self.binding.prefetch.clear()
+
+    def free_device_tokens(self) -> int:
+        """Tokens of the device pool that nothing occupies."""
+        return self._component_available_size(BASE_COMPONENT_TYPE)
+
+    def device_capacity_tokens(self) -> int:
+        """Size of the device pool, in tokens."""
+        return self.token_to_kv_pool_allocator.size
+
+    def loads_are_synchronous(self) -> bool:
+        """Whether a load is complete when it was started, as on a CPU."""
+        return str(self.tree_core.device).startswith("cpu")
+
+    @contextmanager
+    def evicting_at_most_active(self, num_tokens: int) -> Iterator[None]:
+        """Within it, eviction takes retired cache, and of active cache at most ``num_tokens``."""
+        full = self.components[BASE_COMPONENT_TYPE]
+        full.active_allowance = num_tokens
+        try:
+            yield
+        finally:
+            full.active_allowance = None
 
     def _path(self, last_node: int) -> list[TreeNodeView]:
         """Views of the nodes from ``last_node`` up to, not including, the root."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sglang.srt.mem_cache.unified_cache.components.base import CacheTransferPhase, EvictLayer
 from sglang.srt.mem_cache.unified_cache.components.full import FullComponent
 
-from pbkv.policy import EvictionReason, Tier
+from pbkv.policy import CacheNode, EvictionReason, Tier
 from pbkv.sglang.binding import current_binding
 
 if TYPE_CHECKING:
@@ -29,9 +29,13 @@ class PolicyFullComponent(FullComponent):
         binding = current_binding()
         self.policy = binding.policy
         self.views = binding.views
+        self._binding = binding
         self._recorder = binding.recorder
         self._victims = self.policy.next_victims(0, Tier.DEVICE)
         self._evict_s = 0.0
+        # None: anything may go. Else a prefetch is making room, and this is what it may still take
+        # of active cache, in tokens.
+        self.active_allowance: int | None = None
 
     # ---- device eviction: a walk that the cache drives one node at a time ----
 
@@ -53,7 +57,15 @@ class PolicyFullComponent(FullComponent):
         start_s = time.perf_counter()
         victim = next(self._victims, None)
         self._evict_s += time.perf_counter() - start_s
-        return None if victim is None else victim.node_id
+        if victim is None or not self._may_go(victim):
+            return None
+        return victim.node_id
+
+    def _may_go(self, victim: CacheNode) -> bool:
+        if self.active_allowance is None or victim.retired:
+            return True
+        self.active_allowance -= victim.num_tokens
+        return self.active_allowance >= 0
 
     def _evict_device_end(self) -> None:
         self._victims.close()
@@ -93,6 +105,8 @@ class PolicyFullComponent(FullComponent):
         )
         if freed:
             self.policy.on_release(view, Tier.DEVICE)
+            if self._binding.prefetch is not None:
+                self._binding.prefetch.released(view)
             self._recorder.evicted(view, Tier.DEVICE, reason, freed)
         if host_freed:
             self.policy.on_release(view, Tier.HOST)
@@ -103,7 +117,10 @@ class PolicyFullComponent(FullComponent):
         self, new_parent: UnifiedTreeNode, child: UnifiedTreeNode
     ) -> None:
         super().redistribute_on_node_split(new_parent, child)
-        self.policy.on_split(self.views.of(new_parent), self.views.of(child))
+        parent_view, child_view = self.views.of(new_parent), self.views.of(child)
+        self.policy.on_split(parent_view, child_view)
+        if self._binding.prefetch is not None:
+            self._binding.prefetch.split(parent_view, child_view)
 
     def commit_hicache_transfer(
         self, node: UnifiedTreeNode, phase: CacheTransferPhase, transfers: Any = (), **kwargs: Any

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from pbkv.errors import SettingsError
 from pbkv.policy import make_policy
+from pbkv.policy.pbkv import PbkvPolicy
 from pbkv.settings import PolicySettings
 from pbkv.sglang import TREE_CORE_NAME
 from pbkv.sglang.binding import PolicyBinding, bind
 from pbkv.sglang.lifecycle import LifecycleSource
+from pbkv.sglang.prefetch import EnginePrefetch
 from pbkv.sglang.record import EvictionLog, PrometheusRecorder, Recorder
 from pbkv.sglang.stream import EventStream
 from pbkv.sglang.version import stop_start
@@ -46,6 +48,8 @@ def create_policy_cache(ctx: TreeCacheBuildContext) -> Any:
     binding = PolicyBinding(policy=make_policy(settings), recorder=recorder)
     if leader:
         binding.source = _source(settings, recorder)
+    if isinstance(binding.policy, PbkvPolicy) and ctx.enable_hierarchical_cache:
+        binding.prefetch = EnginePrefetch(binding.policy, recorder, measures=leader)
     bind(binding)
     ctx.params.component_registry_override = {
         **(ctx.params.component_registry_override or {}),

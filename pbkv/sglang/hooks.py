@@ -1,7 +1,8 @@
-"""The four places of stock SGLang that the plug-in hooks, each as small as it can be."""
+"""The places of stock SGLang that the plug-in hooks, each as small as it can be."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from pbkv.sglang import BACKEND_NAME
@@ -16,7 +17,13 @@ from pbkv.sglang.lifecycle import (
 from pbkv.sglang.requests import verify_sampling_params
 from pbkv.sglang.version import stop_start
 
-__all__ = ["add_lifecycle", "check_server_args", "take_lifecycle", "verify_sampling_params"]
+__all__ = [
+    "add_lifecycle",
+    "check_server_args",
+    "prefetch_around_batch",
+    "take_lifecycle",
+    "verify_sampling_params",
+]
 
 
 def check_server_args(server_args: Any, *args: Any, **kwargs: Any) -> None:
@@ -39,7 +46,12 @@ def add_lifecycle(pulled: Any, receiver: Any, *args: Any, **kwargs: Any) -> Any:
     if pulled is None or binding is None or binding.source is None:
         return None
     batch = binding.source.poll()
-    return None if batch is None else [batch, *pulled]
+    if batch is None:
+        return None
+    link = None if binding.prefetch is None else binding.prefetch.link
+    if batch.tick and link is not None:
+        batch = replace(batch, bandwidth_tokens=link.budget_tokens())
+    return [batch, *pulled]
 
 
 def take_lifecycle(scheduler: Any, recv_reqs: list[Any], *args: Any, **kwargs: Any) -> Any:
@@ -52,8 +64,17 @@ def take_lifecycle(scheduler: Any, recv_reqs: list[Any], *args: Any, **kwargs: A
         if isinstance(received, LifecycleBatch):
             apply_batch(binding, received, lambda: workflows_in_flight(scheduler))
             if received.tick:
+                if binding.prefetch is not None:
+                    binding.prefetch.bandwidth_tokens = received.bandwidth_tokens
                 binding.recorder.sampled(binding.policy, scheduler.token_to_kv_pool_allocator.size)
         else:
             announce_requests(binding, scheduler._tokenized_requests(received))
             requests.append(received)
     return (scheduler, requests, *args), kwargs
+
+
+def prefetch_around_batch(scheduler: Any, batch: Any, *args: Any, **kwargs: Any) -> None:
+    """BEFORE a batch is launched: finish loads it could read, start loads behind a decode step."""
+    binding = optional_binding()
+    if binding is not None and binding.prefetch is not None:
+        binding.prefetch.before_batch(scheduler.tree_cache, decode=batch.forward_mode.is_decode())

@@ -24,11 +24,15 @@ TICK_S = 0.5
 
 @dataclass(frozen=True, slots=True)
 class LifecycleBatch:
-    """What rank 0 tells all ranks before the requests of one scheduler step."""
+    """What rank 0 tells all ranks before the requests of one scheduler step.
+
+    ``bandwidth_tokens`` is S_bw of the prefetch as rank 0 measured it; it comes with every tick.
+    """
 
     now_s: float
     events: tuple[WorkflowEvent, ...]
     tick: bool
+    bandwidth_tokens: int = 0
 
 
 class LifecycleSource:

@@ -53,6 +53,7 @@ def register() -> None:
             hooks.take_lifecycle,
             HookType.BEFORE,
         ),
+        ("managers.scheduler.Scheduler.run_batch", hooks.prefetch_around_batch, HookType.BEFORE),
         ("lora.lora_manager.LoRAManager.__init__", use_unpinned_memory, HookType.BEFORE),
     ):
         HookRegistry.register(f"sglang.srt.{target}", hook, kind)

@@ -23,6 +23,15 @@ class Recorder:
     def finished(self, agent: str, prompt: int, cached_device: int, cached_host: int) -> None:
         """A request finished; counts are prompt tokens."""
 
+    def prefetched(self, num_tokens: int) -> None:
+        """Tokens were loaded onto the device ahead of any request."""
+
+    def prefetch_used(self, num_tokens: int) -> None:
+        """Prefetched tokens were read by a request."""
+
+    def prefetch_wasted(self, num_tokens: int) -> None:
+        """Prefetched tokens left the device unread."""
+
     def rejected_event(self) -> None:
         """A lifecycle event could not be read."""
 
@@ -59,6 +68,14 @@ class PrometheusRecorder(Recorder):
         self._rejected = Counter(
             "pbkv_rejected_events_total", "Lifecycle events that could not be read", ["replica"]
         )
+        self._prefetched, self._prefetch_used, self._prefetch_wasted = (
+            Counter(f"pbkv_{name}_tokens_total", text, ["replica"])
+            for name, text in (
+                ("prefetched", "Tokens loaded onto the device ahead of any request"),
+                ("prefetch_used", "Prefetched tokens that a request read"),
+                ("prefetch_wasted", "Prefetched tokens that left the device unread"),
+            )
+        )
         self._workflows = gauge("pbkv_workflows", "Known workflows, by state", "state")
         self._kv_tokens = gauge("pbkv_kv_tokens", "Tokens of device KV cache, by state", "state")
         self._seconds = Histogram(
@@ -78,6 +95,15 @@ class PrometheusRecorder(Recorder):
         self._prompt.labels(self._replica, agent).inc(prompt)
         self._cached.labels(self._replica, agent, Tier.DEVICE.value).inc(cached_device)
         self._cached.labels(self._replica, agent, Tier.HOST.value).inc(cached_host)
+
+    def prefetched(self, num_tokens: int) -> None:
+        self._prefetched.labels(self._replica).inc(num_tokens)
+
+    def prefetch_used(self, num_tokens: int) -> None:
+        self._prefetch_used.labels(self._replica).inc(num_tokens)
+
+    def prefetch_wasted(self, num_tokens: int) -> None:
+        self._prefetch_wasted.labels(self._replica).inc(num_tokens)
 
     def rejected_event(self) -> None:
         self._rejected.labels(self._replica).inc()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from pbkv.policy.node import CacheNode
@@ -57,6 +58,14 @@ class NodeViews:
         if view is None:
             view = self._views[tree_node.id] = TreeNodeView(tree_node)
         return view
+
+    def known(self, tree_node: UnifiedTreeNode) -> TreeNodeView | None:
+        """The view of a node that is in the tree, None of the root and of one that left."""
+        view = self._views.get(tree_node.id)
+        return view if view is not None and view.tree_node is tree_node else None
+
+    def __iter__(self) -> Iterator[TreeNodeView]:
+        return iter(self._views.values())
 
     def pop(self, tree_node: UnifiedTreeNode) -> TreeNodeView | None:
         return self._views.pop(tree_node.id, None)

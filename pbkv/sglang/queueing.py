@@ -1,0 +1,311 @@
+"""The engine's queue of waiting requests: what the policy is told of it, and its order.
+
+Every waiting request has its path in the tree found once, by a walk that changes nothing: stock's
+own match splits nodes and counts as an access. When the queue is put in order, a request is walked
+again only if the place where its walk ended has changed, which costs a few look-ups to see. So a
+long queue is ordered like a short one, where stock gives up prefix matching above 128 requests.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sglang.srt.managers.schedule_policy import (
+    IN_BATCH_PREFIX_CACHING_CHECK_THRESHOLD,
+    IN_BATCH_PREFIX_CACHING_DEPRIORITIZE_THRESHOLD,
+)
+from sglang.srt.mem_cache.radix_cache import RadixKey
+
+from pbkv.policy.he import HePolicy
+from pbkv.policy.queue_order import QueueEntry, QueueKey, QueueOrder, usual_remaining
+from pbkv.sglang.requests import invocation_of
+
+if TYPE_CHECKING:
+    from sglang.srt.managers.schedule_batch import Req
+    from sglang.srt.mem_cache.unified_cache.unified_tree_core import UnifiedTreeNode
+
+    from pbkv.sglang.binding import PolicyBinding
+    from pbkv.sglang.tree import PolicyTreeCore
+    from pbkv.sglang.views import TreeNodeView
+
+_ARRIVAL = "_pbkv_arrival"
+
+
+@dataclass(frozen=True, slots=True)
+class _Match:
+    """Where a request's walk down the tree ended.
+
+    ``end`` is the deepest node of the path, of which perhaps only a part matched, ``device_end``
+    the deepest one on the device, ``first_host`` the node below that. ``next_key`` is the child
+    that would continue the path, None where none can.
+    """
+
+    end: UnifiedTreeNode
+    end_tokens: int
+    device_end: UnifiedTreeNode
+    first_host: UnifiedTreeNode | None
+    next_key: Any
+    device_tokens: int
+    matched_tokens: int
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """One request in the queue. ``announced`` is the deepest node that the policy was told of."""
+
+    req: Req
+    key: RadixKey
+    workflow_id: str | None
+    prompt_tokens: int
+    arrived_s: float
+    arrival: int
+    match: _Match
+    announced: UnifiedTreeNode | None = None
+    reuse: float = 0.0
+    looked_up_at_s: float = -1.0
+
+
+class WaitingRequests:
+    """The requests in the queue of this rank.
+
+    Invariant, if the policy is told of the queue: ``waiting`` of a node is the number of waiting
+    requests that were announced at it or below it. A request counts until the step after the one
+    in which it left the queue.
+    """
+
+    def __init__(self, tree: PolicyTreeCore, binding: PolicyBinding) -> None:
+        settings = binding.policy.settings
+        self._tree = tree
+        self._binding = binding
+        self._policy = binding.policy
+        self._forecasts = self._policy if isinstance(self._policy, HePolicy) else None
+        self._announces = settings.queue_knowledge and self._policy.uses_forecasts
+        self._order = QueueOrder.of(settings) if settings.queue else None
+        self._requests: dict[Req, _Waiting] = {}
+        self._arrivals = 0
+
+    def __len__(self) -> int:
+        return len(self._requests)
+
+    @property
+    def ordered(self) -> bool:
+        """Whether the order of the queue is the plug-in's."""
+        return self._order is not None
+
+    # ---- who waits ----
+
+    def joined(self, req: Req) -> None:
+        """``req`` was put into the queue, for the first time or again after a retraction."""
+        self._withdraw(self._requests.pop(req, None))
+        if self._order is not None or self._announces:
+            self._add(req)
+
+    def keep(self, queue: Sequence[Req]) -> None:
+        """Forget the requests that left the queue, admitted or aborted."""
+        if len(self._requests) <= len(queue):
+            # Whoever joins is reported, so an equal number means that nobody left.
+            return
+        present = set(queue)
+        for req in [req for req in self._requests if req not in present]:
+            self._withdraw(self._requests.pop(req))
+
+    def _add(self, req: Req) -> _Waiting:
+        binding = self._binding
+        arrival = getattr(req, _ARRIVAL, None)
+        if arrival is None:
+            # Kept on the request: one that was retracted has waited since it first came.
+            arrival = (binding.now_s, self._arrivals)
+            self._arrivals += 1
+            setattr(req, _ARRIVAL, arrival)
+        invocation = invocation_of(req, binding)
+        key = self._key(req)
+        waiting = _Waiting(
+            req=req,
+            key=key,
+            workflow_id=None if invocation is None else invocation.workflow_id,
+            prompt_tokens=len(req.origin_input_ids) + len(req.output_ids),
+            arrived_s=arrival[0],
+            arrival=arrival[1],
+            match=self._walk(key),
+        )
+        self._requests[req] = waiting
+        if self._announces:
+            self._announce(waiting)
+        return waiting
+
+    # ---- what the policy is told ----
+
+    def _announce(self, waiting: _Waiting) -> None:
+        """Tell the policy the path of a request, or what changed of it."""
+        old = self._path(waiting.announced)
+        new = self._path(waiting.match.end)
+        old_ids = {view.node_id for view in old}
+        new_ids = {view.node_id for view in new}
+        waiting.announced = waiting.match.end
+        self._policy.on_dequeued([view for view in old if view.node_id not in new_ids])
+        self._policy.on_queued([view for view in new if view.node_id not in old_ids])
+
+    def _withdraw(self, waiting: _Waiting | None) -> None:
+        if waiting is not None and waiting.announced is not None:
+            self._policy.on_dequeued(self._path(waiting.announced))
+
+    def _path(self, end: UnifiedTreeNode | None) -> list[TreeNodeView]:
+        """Views of the nodes from ``end`` up that are in the tree, the deepest first.
+
+        A node that left the tree still points at its parent, and a split puts the new node between
+        the two, so the walk finds every node that an announcement of ``end`` ever counted on.
+        """
+        known = self._binding.views.known
+        path = []
+        node = end
+        while node is not None:
+            view = known(node)
+            if view is not None:
+                path.append(view)
+            node = node.parent
+        return path
+
+    # ---- the order ----
+
+    def sort(self, queue: list[Req], priority_sign: int | None) -> None:
+        """Put ``queue`` in order, in place. ``priority_sign`` None ignores request priorities;
+        else the priority goes first, as in stock's own order."""
+        order = self._order
+        if order is None:
+            raise RuntimeError("the order of the queue is the engine's")
+        start_s = time.perf_counter()
+        now_s = self._binding.now_s
+        waiting = [self._requests.get(req) or self._add(req) for req in queue]
+        self.keep(queue)
+        entries = [self._entry(request, now_s) for request in waiting]
+        keys = dict(zip(queue, order.keys(entries, now_s), strict=True))
+        if priority_sign is None:
+            queue.sort(key=keys.__getitem__)
+        else:
+            queue.sort(key=lambda req: (req.priority * priority_sign, keys[req]))
+        self._hold_back_equal_prefixes(queue, keys)
+        self._binding.recorder.took("queue", time.perf_counter() - start_s)
+
+    def _entry(self, waiting: _Waiting, now_s: float) -> QueueEntry:
+        if self._outdated(waiting.match):
+            waiting.match = self._walk(waiting.key)
+            waiting.looked_up_at_s = -1.0
+            if self._announces:
+                self._announce(waiting)
+        workflow = None
+        if waiting.workflow_id is not None:
+            workflow = self._policy.workflows.get(waiting.workflow_id)
+        remaining = None
+        if self._forecasts is not None and waiting.workflow_id is not None:
+            remaining = self._forecasts.remaining_calls(waiting.workflow_id)
+            if waiting.looked_up_at_s != now_s:
+                # Scores move with every forecast; a look once per tick of the clock is enough.
+                waiting.reuse = self._reuse(waiting)
+                waiting.looked_up_at_s = now_s
+        return QueueEntry(
+            started_s=waiting.arrived_s if workflow is None else workflow.started_at_s,
+            arrived_s=waiting.arrived_s,
+            arrival=waiting.arrival,
+            prompt_tokens=waiting.prompt_tokens,
+            cached_tokens=waiting.match.device_tokens,
+            reuse=waiting.reuse,
+            remaining_calls=remaining,
+        )
+
+    def _reuse(self, waiting: _Waiting) -> float:
+        """Mean Score of the tokens on the device, without the request's own claim to them."""
+        assert self._forecasts is not None
+        own = 0.0 if waiting.announced is None else 1.0
+        total = tokens = 0.0
+        for view in self._path(waiting.match.device_end):
+            total += view.num_tokens * max(0.0, self._forecasts.score(view) - own)
+            tokens += view.num_tokens
+        return total / tokens if tokens else 0.0
+
+    def _hold_back_equal_prefixes(self, queue: list[Req], keys: dict[Req, QueueKey]) -> None:
+        """Of several requests with the same beginning that is not cached, let the first go ahead
+        and compute it, as stock's prefix-aware orders do. Overdue requests keep their place."""
+        leading = set()
+        held_back = []
+        for req in queue:
+            waiting = self._requests[req]
+            if waiting.match.matched_tokens > IN_BATCH_PREFIX_CACHING_CHECK_THRESHOLD:
+                continue
+            beginning = _beginning(waiting.key)
+            if beginning in leading and keys[req][0] > 0:
+                held_back.append(req)
+            elif beginning is not None:
+                leading.add(beginning)
+        if held_back:
+            later = set(held_back)
+            queue[:] = [req for req in queue if req not in later] + held_back
+
+    # ---- the walk ----
+
+    def _key(self, req: Req) -> RadixKey:
+        """What stock looks up when it admits the request: all but the last token, whole pages."""
+        tokens = req.origin_input_ids + req.output_ids
+        limit = 0 if req.positional_embed_overrides is not None else max(0, len(tokens) - 1)
+        key = RadixKey(tokens, req.extra_key, limit=limit, cache_salt=req.cache_salt)
+        key, _ = key.maybe_to_bigram_view(self._tree.is_eagle)
+        return key[: len(key) // self._tree.page_size * self._tree.page_size]
+
+    def _walk(self, key: RadixKey) -> _Match:
+        page = self._tree.page_size
+        node = device_end = self._tree.root_node
+        first_host: UnifiedTreeNode | None = None
+        next_key: Any = None
+        matched_tokens = device_tokens = 0
+        while matched_tokens + page <= len(key):
+            next_key = key.child_key_at(matched_tokens, page)
+            child = node.children.get(next_key)
+            if child is None or (child.evicted and not child.backuped):
+                break
+            tokens = child.key.match_at(key, matched_tokens, page_size=page)
+            if first_host is None and child.evicted:
+                first_host = child
+            if first_host is None:
+                device_end = child
+                device_tokens += tokens
+            node = child
+            matched_tokens += tokens
+            next_key = None
+            if tokens < len(child.key):
+                break
+        return _Match(
+            end=node,
+            end_tokens=0 if node is self._tree.root_node else len(node.key),
+            device_end=device_end,
+            first_host=first_host,
+            next_key=next_key,
+            device_tokens=device_tokens,
+            matched_tokens=matched_tokens,
+        )
+
+    def _outdated(self, match: _Match) -> bool:
+        """Whether a new walk would end elsewhere. Leaves go first and nodes are split and added in
+        place, so what happens to a path shows at its end."""
+        end, root = match.end, self._tree.root_node
+        if end is not root and (
+            self._binding.views.known(end) is None
+            or len(end.key) != match.end_tokens
+            or (end.evicted and not end.backuped)
+        ):
+            return True
+        if match.device_end.evicted:
+            return True
+        if match.first_host is not None and not match.first_host.evicted:
+            return True
+        if match.next_key is None:
+            return False
+        child = end.children.get(match.next_key)
+        return child is not None and not (child.evicted and not child.backuped)
+
+
+def _beginning(key: RadixKey) -> Any:
+    """The first tokens of a prompt and their namespace, None of a prompt that is shorter."""
+    tokens = IN_BATCH_PREFIX_CACHING_DEPRIORITIZE_THRESHOLD
+    return key.child_key_at(0, tokens) if 0 < tokens <= len(key) else None
