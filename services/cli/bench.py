@@ -22,10 +22,10 @@ def bench() -> None:
 def engine(
     workload: Annotated[str, typer.Option(help="hover or swebench.")] = "hover",
     policy: Annotated[
-        str, typer.Option(help="Comma list: lru, lae, stock-lru, session.")
+        str, typer.Option(help="Comma list: lru, lae, he, stock-lru, session, or lae/lpm.")
     ] = "lru,lae,stock-lru,session",
     queue: Annotated[
-        str, typer.Option(help="Comma list: fcfs, lpm, hrrn, shortest-prefill-first.")
+        str, typer.Option(help="Comma list: fcfs, lpm, hrrn, shortest-prefill-first, pbkv.")
     ] = "fcfs",
     concurrency: Annotated[int, typer.Option(min=1, help="Workflows at a time.")] = 24,
     workflows: Annotated[int, typer.Option(min=1, help="Workflows per repeat.")] = 48,

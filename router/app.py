@@ -1,0 +1,63 @@
+"""The application: routes, errors and the background refresh, put together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+from starlette.routing import Route
+
+from pbkv import __version__
+from router.call import CHAT_PATH, COMPLETIONS_PATH, EMBEDDINGS_PATH, RESPONSES_PATH
+from router.completions import EngineEndpoint
+from router.error_shape import install_handlers
+from router.fleet import fleet_routes
+from router.observe import Observer
+from router.serving import Serving
+from router.settings import RouterSettings
+from router.workflows import workflow_routes
+
+_ENGINE_PATHS = (CHAT_PATH, COMPLETIONS_PATH, EMBEDDINGS_PATH, RESPONSES_PATH)
+_OTHER_PATHS = ("/v1/workflows", "/v1/models", "/v1/replicas", "/health", "/ready", "/metrics")
+
+
+def create_app(settings: RouterSettings) -> FastAPI:
+    """A router. It looks at Redis once before it serves, and serves without it too."""
+    serving = Serving.build(settings)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        async with serving.upstream:
+            await serving.lifecycle.refresh()
+            refresh = asyncio.create_task(serving.lifecycle.keep_fresh(settings.refresh_s))
+            try:
+                yield
+            finally:
+                refresh.cancel()
+                await asyncio.gather(refresh, return_exceptions=True)
+                await serving.lifecycle.flush_before_exit()
+                await serving.link.close()
+
+    app = FastAPI(
+        title="PBKV router",
+        version=__version__,
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+    )
+    app.state.serving = serving
+    install_handlers(app)
+    endpoint = EngineEndpoint(serving)
+    for path in _ENGINE_PATHS:
+        app.router.routes.append(Route(path, endpoint, methods=["POST"]))
+    app.include_router(workflow_routes(serving))
+    app.include_router(fleet_routes(serving))
+    app.add_middleware(
+        Observer,
+        metrics=serving.metrics,
+        paths=frozenset((*_ENGINE_PATHS, *_OTHER_PATHS)),
+        max_header_bytes=settings.max_header_bytes,
+    )
+    return app

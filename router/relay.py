@@ -1,0 +1,232 @@
+"""One request's way to a replica and its answer's way back.
+
+Before the first byte of an answer a lost replica costs nothing: the request goes once to another.
+After it the answer fails, never silently: a stream ends with an error event, anything else becomes
+a 502. A client that leaves ends the replica's work at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from dataclasses import dataclass
+
+from multidict import CIMultiDict
+from starlette.types import Receive, Send
+
+from pbkv.invocation import Invocation
+from router.call import EngineCall
+from router.error_shape import engine_error, error_body, error_event
+from router.errors import (
+    CutOff,
+    NoFirstByte,
+    ReplicaLost,
+    RouterError,
+    ServingTimeout,
+)
+from router.identity import Identity
+from router.lifecycle import Pinned
+from router.pins import WorkflowKey
+from router.serving import Serving
+from router.sse import EventFilter
+from router.upstream import HOP_BY_HOP, Answer
+from router.usage import Usage
+
+logger = logging.getLogger(__name__)
+
+_ATTEMPTS = 2
+_OWN_ANSWER_HEADERS = frozenset(
+    (b"server", b"date", b"content-length", b"x-workflow-id", b"x-pbkv-replica")
+)
+_DROPPED_ANSWER_HEADERS = _OWN_ANSWER_HEADERS | {name.encode() for name in HOP_BY_HOP}
+
+RawHeaders = list[tuple[bytes, bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class RelayRequest:
+    """What a relay carries. ``arrived_s`` is on the monotonic clock."""
+
+    call: EngineCall
+    key: WorkflowKey
+    identity: Identity
+    headers: CIMultiDict[str]
+    arrived_s: float
+
+
+class Relay:
+    """Carries one request; use once."""
+
+    def __init__(self, serving: Serving, request: RelayRequest) -> None:
+        self._serving = serving
+        self._request = request
+        self._pinned: Pinned | None = None
+        self._usage: Usage | None = None
+        self._started = False
+        self._client_left = False
+        self._ended = False
+
+    async def run(self, receive: Receive, send: Send) -> None:
+        """Answer the request over ``send``; ``receive`` has nothing left but the disconnect."""
+        total_s = self._serving.settings.total_timeout_s
+        try:
+            try:
+                async with asyncio.timeout(total_s) as limit:
+                    watcher = asyncio.create_task(self._watch_client(receive, limit))
+                    try:
+                        await self._exchange(send)
+                    finally:
+                        watcher.cancel()
+            except TimeoutError:
+                if not self._client_left:
+                    raise ServingTimeout(f"the answer took longer than {total_s:g} s") from None
+                if self._started:
+                    self._serving.metrics.broken_answers.labels("client_left").inc()
+        except RouterError as error:
+            await self._fail(send, error)
+        finally:
+            await self._end_once()
+
+    async def settle(self) -> None:
+        """Count the tokens of the answer; apart from :meth:`run`, so that no one waits for it."""
+        if self._usage is not None:
+            await self._serving.lifecycle.add_usage(self._request.key, self._usage)
+
+    async def _watch_client(self, receive: Receive, limit: asyncio.Timeout) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        self._client_left = True
+        if not limit.expired():
+            # The limit is what cancels the exchange; a client that left is a limit of now.
+            limit.reschedule(asyncio.get_running_loop().time())
+
+    async def _exchange(self, send: Send) -> None:
+        answer = await self._first_bytes()
+        try:
+            if not 200 <= answer.status < 300:
+                raise engine_error(
+                    answer.status, await answer.rest(), self._serving.settings.retry_after_s
+                )
+            if answer.is_events:
+                await self._forward_events(answer, send)
+            else:
+                await self._forward_whole(answer, send)
+        except CutOff:
+            raise ReplicaLost("the replica went away while it answered") from None
+        finally:
+            answer.close()
+
+    async def _first_bytes(self) -> Answer:
+        request, serving = self._request, self._serving
+        first_byte_s = serving.settings.first_byte_timeout_s if request.call.stream else None
+        lost: frozenset[str] = frozenset()
+        for attempt in range(_ATTEMPTS):
+            self._pinned = pinned = await serving.lifecycle.call(
+                request.key,
+                request.identity.agent,
+                request.call.model,
+                lost=lost,
+                counts=attempt == 0,
+            )
+            body = request.call.encode(self._invocation(pinned))
+            try:
+                async with asyncio.timeout(first_byte_s):
+                    return await serving.upstream.send(
+                        pinned.replica.url + request.call.path, request.headers, body
+                    )
+            except TimeoutError:
+                raise ServingTimeout(
+                    f"the replica sent nothing within {first_byte_s:g} s"
+                ) from None
+            except NoFirstByte as problem:
+                logger.warning(
+                    "replica %s lost before its first byte: %s", pinned.replica.id, problem
+                )
+                if problem.refused:
+                    serving.directory.mark_down(pinned.replica.id)
+                lost |= {pinned.replica.id}
+                serving.metrics.retries.inc(attempt + 1 < _ATTEMPTS)
+        raise ReplicaLost("two replicas in a row went away before they answered")
+
+    def _invocation(self, pinned: Pinned) -> Invocation:
+        return Invocation(
+            workflow_id=self._request.key.engine_id,
+            agent=self._request.identity.agent,
+            at_s=time.time(),
+            step=pinned.step,
+            seq=pinned.seq,
+            end=self._request.identity.end,
+        )
+
+    async def _forward_events(self, answer: Answer, send: Send) -> None:
+        self._serving.metrics.ttft_seconds.observe(time.monotonic() - self._request.arrived_s)
+        events = EventFilter(strip_usage=self._request.call.strip_usage)
+        headers = self._answer_headers(answer)
+        headers.append((b"x-accel-buffering", b"no"))
+        await self._start(send, answer.status, headers)
+        chunk = answer.first
+        while chunk:
+            forward = events.feed(chunk)
+            if forward:
+                await send({"type": "http.response.body", "body": forward, "more_body": True})
+            chunk = await answer.next()
+        self._usage = events.usage
+        # Told before the last byte: who asks after the answer finds the workflow ended.
+        await self._end_once()
+        await send({"type": "http.response.body", "body": events.flush()})
+
+    async def _forward_whole(self, answer: Answer, send: Send) -> None:
+        body = await answer.rest()
+        await self._end_once()
+        headers = self._answer_headers(answer)
+        headers.append((b"content-length", str(len(body)).encode()))
+        await self._start(send, answer.status, headers)
+        await send({"type": "http.response.body", "body": body})
+        self._usage = Usage.of_body(body)
+
+    async def _fail(self, send: Send, error: RouterError) -> None:
+        await self._end_once()
+        if self._started:
+            self._serving.metrics.broken_answers.labels(error.code or "error").inc()
+            await send({"type": "http.response.body", "body": error_event(error)})
+            return
+        body = error_body(error)
+        headers = [
+            (b"content-type", b"application/json"),
+            (b"content-length", str(len(body)).encode()),
+            *self._identity_headers(),
+        ]
+        if error.retry_after_s is not None:
+            headers.append((b"retry-after", str(error.retry_after_s).encode()))
+        await self._start(send, error.status, headers)
+        await send({"type": "http.response.body", "body": body})
+
+    async def _start(self, send: Send, status: int, headers: RawHeaders) -> None:
+        self._started = True
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+
+    def _answer_headers(self, answer: Answer) -> RawHeaders:
+        headers = [
+            (name.lower(), value)
+            for name, value in answer.response.raw_headers
+            if name.lower() not in _DROPPED_ANSWER_HEADERS
+        ]
+        return headers + self._identity_headers()
+
+    def _identity_headers(self) -> RawHeaders:
+        headers = [(b"x-workflow-id", self._request.key.workflow_id.encode())]
+        if self._pinned is not None:
+            headers.append((b"x-pbkv-replica", self._pinned.replica.id.encode()))
+        return headers
+
+    async def _end_once(self) -> None:
+        """Publish the end that the request asked for, whatever became of its answer."""
+        if not self._request.identity.end or self._ended:
+            return
+        self._ended = True
+        await self._serving.lifecycle.end(
+            self._request.key,
+            self._request.identity.agent,
+            call_seq=self._pinned.seq if self._pinned else 0,
+        )

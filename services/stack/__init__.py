@@ -1,0 +1,1 @@
+"""The whole stack on one machine: Redis, Ray Serve, engine replicas and routers."""
