@@ -39,6 +39,15 @@ class _Known:
     down_until_s: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What Redis said at one look: the entries by replica id (empty without one), and pins."""
+
+    marker: str
+    entries: dict[str, dict[str, str]]
+    pinned: dict[str, int]
+
+
 class ReplicaDirectory:
     """Last known replicas. Times are of ``clock``, a monotonic one."""
 
@@ -113,12 +122,16 @@ class ReplicaDirectory:
         New replicas are looked for when it is time, when none is ready, or if ``find_new``.
         """
         find_new = find_new or self._clock() >= self._next_scan_s
-        await self._read(await self._scan() if find_new else set())
-        if not find_new and not self.ready():
-            await self._read(await self._scan())
+        found = await self._scan() if find_new else set()
+        look = await self._look(found | set(self._known))
+        if not find_new and not any(
+            entry.get("state") == "ready" for entry in look.entries.values()
+        ):
+            # Before the old ones are dropped, so that no request comes in between.
+            look = await self._look(await self._scan() | set(self._known))
+        self._apply(look)
 
-    async def _read(self, new_ids: set[str]) -> None:
-        ids = new_ids | set(self._known)
+    async def _look(self, ids: set[str]) -> _Look:
         ordered = sorted(ids)
         async with self._client.pipeline(transaction=False) as pipe:
             pipe.set(MARKER_KEY, uuid4().hex, nx=True)
@@ -130,12 +143,19 @@ class ReplicaDirectory:
             for replica_id in ordered:
                 pipe.zcount(pins_key(replica_id), redis_s, "+inf")
             counts = await pipe.execute()
-        if self._marker and marker != self._marker:
+        return _Look(
+            marker,
+            dict(zip(ordered, entries, strict=True)),
+            dict(zip(ordered, counts, strict=True)),
+        )
+
+    def _apply(self, look: _Look) -> None:
+        if self._marker and look.marker != self._marker:
             logger.warning("redis lost its data; trusting the known replicas until they register")
             self.trust_all()
-        self._marker = marker
-        for replica_id, entry, pinned in zip(ordered, entries, counts, strict=True):
-            self._update(replica_id, entry, pinned)
+        self._marker = look.marker
+        for replica_id, entry in look.entries.items():
+            self._update(replica_id, entry, look.pinned[replica_id])
 
     def _update(self, replica_id: str, entry: dict[str, str], pinned: int) -> None:
         known = self._known.get(replica_id)

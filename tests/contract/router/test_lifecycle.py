@@ -100,6 +100,7 @@ class TestMoves:
         await router.chat()
         await fleet.add("b")
         fleet.entries.pop("a")
+        await fleet.client.pexpire("pbkv:replica:a", 1)
         await eventually(lambda: router.serving.directory.get("a") is None)
         assert (await router.chat()).headers["x-pbkv-replica"] == "b"
 
@@ -175,9 +176,8 @@ class TestEnd:
         assert await fleet.kinds("a") == ["start", "terminate"]
 
     async def test_silence_forgets(self, fleet, redis_url, engine):
-        async with running_router(redis_url, idle_timeout_s=0.4) as router:
+        async with running_router(redis_url, idle_timeout_s=0.5) as router:
             await router.chat()
-            assert [c.pinned for c in router.serving.directory.all()] == [1]
 
             async def gone():
                 return (await router.http.get("/v1/workflows/w")).status_code == 404

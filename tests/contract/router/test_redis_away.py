@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+import os
+import signal
 
 import pytest
 from redis.exceptions import RedisError
@@ -161,7 +163,7 @@ async def test_flushed_in_a_running_redis(mortal, mortal_fleet):
 
 async def test_trust_ends(mortal, mortal_fleet):
     """Replicas that do not register again after the loss are gone."""
-    async with running_router(mortal.url) as router:
+    async with running_router(mortal.url, heartbeat_ttl_s=0.3) as router:
         mortal_fleet.beating = False
         await mortal_fleet.client.flushall()
         await eventually(lambda: router.serving.directory.all() == [])
@@ -180,10 +182,8 @@ async def test_started_without_redis(mortal, mortal_fleet):
 
 async def test_a_redis_that_hangs(mortal, mortal_fleet):
     """Stopped, not dead: connections are taken and nothing is answered."""
-    import os
-    import signal
-
-    async with running_router(mortal.url, redis_timeout_s=0.3) as router:
+    async with running_router(mortal.url, redis_timeout_s=0.5) as router:
+        await eventually(lambda: back(router) and router.serving.directory.ready())
         pinned = (await router.chat()).headers["x-pbkv-replica"]
         os.kill(mortal._process.pid, signal.SIGSTOP)
         try:
