@@ -6,7 +6,8 @@
       InvalidInvocation   a request's workflow fields are malformed
       InvalidEvent        a lifecycle event on the wire is malformed
       SettingsError       a setting is unknown, mistyped or out of range
-      UnknownPolicy       no policy of that name
+        UnknownPolicy     no policy of that name
+        InvalidCheckpoint a predictor's checkpoint cannot be read
 
 Every message is one line, meant for the person who sent the input, and never holds prompt text.
 """
@@ -30,3 +31,7 @@ class SettingsError(PbkvError):
 
 class UnknownPolicy(SettingsError):
     """No eviction policy is registered under the given name."""
+
+
+class InvalidCheckpoint(SettingsError):
+    """A predictor's checkpoint is missing, of another format or damaged."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,10 +33,44 @@ class Forecast:
 
 
 class Predictor(Protocol):
-    """Forecasts the next agents of a batch of workflows in one forward pass."""
+    """Forecasts the next agents of a batch of workflows in one forward pass.
+
+    It is used from one thread, which is not the one that made it and not the scheduler's: a
+    predictor on a GPU enters a stream of its own in :meth:`forecast`, so that it overlaps with the
+    engine's kernels.
+    """
+
+    @property
+    def version(self) -> str:
+        """Which model this is, for :attr:`Forecast.model_version`."""
+        ...
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        """The agents that the columns of the last :meth:`forecast` stand for."""
+        ...
+
+    @property
+    def wants_hidden_states(self) -> bool:
+        """Whether the engine should capture hidden states for it."""
+        ...
 
     def forecast(
         self, prefixes: Sequence[Sequence[str]], hidden_states: NDArray[np.float32]
     ) -> NDArray[np.float32]:
-        """Distributions (B, K, V+1) for B prefixes of agent names and (B, D) hidden states."""
+        """Distributions (B, K, V+1) for B prefixes of agent names, each with at least one.
+
+        ``hidden_states`` is (B, D), the post-norm state of the last prompt token of the last call
+        of each prefix, or (B, 0) where there is none: a call that waits for its prefill, or an
+        engine that cannot capture it. Agents never seen before are no error.
+        """
+        ...
+
+
+@runtime_checkable
+class OnlinePredictor(Protocol):
+    """A predictor that also learns from what the engine serves."""
+
+    def observe(self, prefix: Sequence[str], following: str | None) -> None:
+        """After the calls of ``prefix`` came a call of ``following``, or None: the end."""
         ...

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
@@ -11,6 +12,9 @@ from pbkv.errors import SettingsError
 
 ENV_PREFIX = "PBKV_ENGINE_"
 """Every environment variable with this prefix must be a known setting."""
+
+PBKV_QUEUE = "pbkv"
+"""The plug-in's own order of waiting requests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +27,13 @@ class PolicySettings:
     ``agent_graph`` is KVFlow's static graph, a JSON object from an agent to the list of agents that
     may follow it; ``aggressive_rho`` the share of the device pool that ``pbkv-aggressive`` may
     displace.
+    ``predictor`` names who forecasts the next agents for a policy that uses forecasts (see
+    :mod:`pbkv.predict`), ``predictor_checkpoint`` the file it starts from, and ``forecast_noise``
+    is lambda of eq. (5), 0 to use forecasts as they are.
+    ``queue`` is the order of waiting requests: empty for the engine's own, ``pbkv`` for
+    :mod:`pbkv.policy.queue_order`, where the three ``queue_..._s`` weights are explained.
+    ``queue_knowledge`` lets a policy that uses forecasts count the path of every waiting request
+    as a sure next access.
     ``redis_url`` and ``replica_id`` are empty for an engine that stands alone: then lifecycle
     comes from the requests only. ``eviction_log_dir`` makes every rank write its evictions there,
     one JSON line each: for tests and for a closer look, not for production.
@@ -39,6 +50,14 @@ class PolicySettings:
     agent_graph: str = ""
     aggressive_rho: float = 0.2
     tie_rule: str = "recency"
+    predictor: str = "markov"
+    predictor_checkpoint: str = ""
+    forecast_noise: float = 0.0
+    queue: str = ""
+    queue_cached_bonus_s: float = 60.0
+    queue_remaining_call_s: float = 10.0
+    queue_max_wait_s: float = 120.0
+    queue_knowledge: bool = True
     redis_url: str = ""
     replica_id: str = ""
     eviction_log_dir: str = ""
@@ -55,10 +74,27 @@ class PolicySettings:
             raise SettingsError(f"gamma is {self.gamma}; it must be above 0 and at most 1")
         if not 0.0 <= self.aggressive_rho <= 1.0:
             raise SettingsError(f"aggressive_rho is {self.aggressive_rho}; it must be 0 to 1")
+        if not 0.0 <= self.forecast_noise <= 1.0:
+            raise SettingsError(f"forecast_noise is {self.forecast_noise}; it must be 0 to 1")
+        if self.predictor_checkpoint and self.predictor == "none":
+            raise SettingsError("predictor_checkpoint is set, but predictor is none")
+        self._check_queue()
         self.heirs()
         self.graph()
         if bool(self.redis_url) != bool(self.replica_id):
             raise SettingsError("redis_url and replica_id are set together or not at all")
+
+    def _check_queue(self) -> None:
+        if self.queue not in ("", PBKV_QUEUE):
+            raise SettingsError(
+                f"unknown queue {self.queue!r}; choose {PBKV_QUEUE}, or leave it empty for the "
+                f"engine's own"
+            )
+        for name in ("queue_cached_bonus_s", "queue_remaining_call_s"):
+            if not 0.0 <= getattr(self, name) < math.inf:
+                raise SettingsError(f"{name} is {getattr(self, name)}; it must be 0 or above")
+        if not self.queue_max_wait_s > 0.0:
+            raise SettingsError(f"queue_max_wait_s is {self.queue_max_wait_s}; it must be above 0")
 
     def heirs(self) -> dict[str, list[str]]:
         """``inherits``, read. Raises :class:`SettingsError`."""
@@ -72,7 +108,8 @@ class PolicySettings:
     def from_env(cls, environ: Mapping[str, str]) -> PolicySettings:
         """Read ``PBKV_ENGINE_*``. Raises :class:`SettingsError` naming the variable at fault."""
         parsers: dict[str, Callable[[str], Any]] = {
-            field.name: type(field.default) for field in fields(cls)
+            field.name: _PARSERS.get(type(field.default), type(field.default))
+            for field in fields(cls)
         }
         known = {ENV_PREFIX + name.upper(): name for name in parsers}
         values: dict[str, Any] = {}
@@ -85,8 +122,9 @@ class PolicySettings:
             try:
                 values[name] = parsers[name](environ[variable])
             except ValueError:
+                kind = type(getattr(cls(), name)).__name__
                 raise SettingsError(
-                    f"{variable} must be a {parsers[name].__name__}, got {environ[variable]!r}"
+                    f"{variable} must be a {kind}, got {environ[variable]!r}"
                 ) from None
         return cls(**values)
 
@@ -97,6 +135,18 @@ class PolicySettings:
             for field in fields(self)
             if getattr(self, field.name) != field.default
         }
+
+
+def _flag(text: str) -> bool:
+    """``bool`` would take every text but the empty one for true."""
+    try:
+        return _FLAGS[text.lower()]
+    except KeyError:
+        raise ValueError(text) from None
+
+
+_FLAGS = {"true": True, "1": True, "false": False, "0": False}
+_PARSERS: Mapping[type, Callable[[str], Any]] = {bool: _flag}
 
 
 def _agents_by_agent(setting: str, text: str) -> dict[str, list[str]]:

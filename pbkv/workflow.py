@@ -14,12 +14,16 @@ Order of issue is ``seq``, never the order of arrival and never a clock of this 
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Protocol
 
 from pbkv.events import EventKind, WorkflowEvent
+
+HISTORY_CALLS = 64
+"""How many of a workflow's last calls are remembered by agent."""
 
 
 class WorkflowPhase(StrEnum):
@@ -31,7 +35,11 @@ class WorkflowPhase(StrEnum):
 
 @dataclass(slots=True)
 class Workflow:
-    """What is known of one workflow. ``order`` counts workflows by first sight."""
+    """What is known of one workflow.
+
+    ``order`` counts workflows by first sight; ``history`` holds the agents of the last calls,
+    the newest last.
+    """
 
     workflow_id: str
     order: int
@@ -41,6 +49,12 @@ class Workflow:
     last_seq: int
     calls: int = 0
     agent: str = ""
+    history: deque[str] = field(default_factory=lambda: deque(maxlen=HISTORY_CALLS))
+
+    @property
+    def stamp(self) -> tuple[int, int]:
+        """Changes with every call, and is never used again: what a forecast is made for."""
+        return (self.order, self.calls)
 
     @property
     def active(self) -> bool:
@@ -55,6 +69,18 @@ class Transition:
     phase: WorkflowPhase | None
 
 
+class WorkflowListener(Protocol):
+    """Hears what happens to workflows, after it is applied."""
+
+    def on_call(self, workflow: Workflow) -> None:
+        """An active workflow called the last agent of its history."""
+        ...
+
+    def on_retire(self, workflow: Workflow) -> None:
+        """An active workflow retired."""
+        ...
+
+
 class WorkflowRegistry:
     """The active and the recently retired workflows of one engine.
 
@@ -67,6 +93,7 @@ class WorkflowRegistry:
         self._idle_timeout_s = idle_timeout_s
         self._max_active = max_active
         self._max_retired = max_retired
+        self.listener: WorkflowListener | None = None
         # Both in order of last activity, oldest first, so that expiry looks only at the front.
         self._active: OrderedDict[str, Workflow] = OrderedDict()
         self._retired: OrderedDict[str, Workflow] = OrderedDict()
@@ -121,17 +148,17 @@ class WorkflowRegistry:
         known.calls += event.kind is EventKind.INVOKE
         if known.active:
             known.last_seq = max(known.last_seq, seq)
-            known.agent = event.agent or known.agent
             self._touch(known, event.at_s)
+            self._called(known, event)
             return []
         if seq <= known.last_seq:
             return []
         known.last_seq = seq
-        known.agent = event.agent or known.agent
         known.phase = WorkflowPhase.ACTIVE
         del self._retired[known.workflow_id]
         self._active[known.workflow_id] = known
         self._touch(known, event.at_s)
+        self._called(known, event)
         return [Transition(known.workflow_id, WorkflowPhase.ACTIVE), *self._shrink()]
 
     def _terminate(self, event: WorkflowEvent) -> list[Transition]:
@@ -154,12 +181,20 @@ class WorkflowRegistry:
             phase=phase,
             last_seq=event.seq or 0,
             calls=int(event.kind is EventKind.INVOKE),
-            agent=event.agent,
         )
         self._seen += 1
         pool = self._active if phase is WorkflowPhase.ACTIVE else self._retired
         pool[event.workflow_id] = workflow
+        if phase is WorkflowPhase.ACTIVE:
+            self._called(workflow, event)
         return [Transition(event.workflow_id, phase), *self._shrink()]
+
+    def _called(self, workflow: Workflow, event: WorkflowEvent) -> None:
+        workflow.agent = event.agent or workflow.agent
+        if event.kind is EventKind.INVOKE:
+            workflow.history.append(event.agent)
+            if self.listener is not None:
+                self.listener.on_call(workflow)
 
     def _touch(self, workflow: Workflow, now_s: float) -> None:
         workflow.last_seen_s = max(workflow.last_seen_s, now_s)
@@ -169,6 +204,8 @@ class WorkflowRegistry:
         workflow.phase = WorkflowPhase.RETIRED
         del self._active[workflow.workflow_id]
         self._retired[workflow.workflow_id] = workflow
+        if self.listener is not None:
+            self.listener.on_retire(workflow)
         return [Transition(workflow.workflow_id, WorkflowPhase.RETIRED), *self._shrink()]
 
     def _shrink(self) -> list[Transition]:

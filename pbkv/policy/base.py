@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import combinations
 from typing import ClassVar, Protocol
 
 from pbkv.events import WorkflowEvent
@@ -74,12 +75,13 @@ class EvictionPolicy(ABC):
             max_retired=settings.max_retired_workflows,
         )
         self._index = {tier: EvictionIndex(self.priority) for tier in Tier}
+        self._indexes = tuple(self._index.values())
         # Candidates that the walk in progress passed over; they return to the index at its end.
         self._stuck: dict[Tier, dict[int, CacheNode]] = {tier: {} for tier in Tier}
         self._nodes_of: dict[str, dict[int, CacheNode]] = {}
         self._stored_tokens = dict.fromkeys(Tier, 0)
         self._retired_tokens = dict.fromkeys(Tier, 0)
-        self._tiers_of: dict[int, set[Tier]] = {}
+        self._tiers_of: dict[int, frozenset[Tier]] = {}
         self._nodes: dict[int, CacheNode] = {}
 
     # ---- what a concrete policy defines ----
@@ -172,7 +174,7 @@ class EvictionPolicy(ABC):
             self._nodes_of[workflow_id][parent.node_id] = parent
         tiers = self._tiers_of.get(child.node_id)
         if tiers:
-            self._tiers_of[parent.node_id] = set(tiers)
+            self._tiers_of[parent.node_id] = tiers
             self._nodes[parent.node_id] = parent
 
     def on_remove(self, node: CacheNode) -> None:
@@ -193,18 +195,18 @@ class EvictionPolicy(ABC):
     def on_store(self, node: CacheNode, tier: Tier) -> None:
         """The KV cache of ``node`` is now (also) on ``tier``."""
         self._nodes[node.node_id] = node
-        tiers = self._tiers_of.setdefault(node.node_id, set())
+        tiers = self._tiers_of.get(node.node_id, _NOWHERE)
         if tier not in tiers:
-            tiers.add(tier)
+            self._tiers_of[node.node_id] = _TIER_SETS[tiers | {tier}]
             self._stored_tokens[tier] += node.num_tokens
             if node.retired:
                 self._retired_tokens[tier] += node.num_tokens
 
     def on_release(self, node: CacheNode, tier: Tier) -> None:
         """The KV cache of ``node`` is no longer on ``tier``."""
-        tiers = self._tiers_of.get(node.node_id)
-        if tiers is not None and tier in tiers:
-            tiers.remove(tier)
+        tiers = self._tiers_of.get(node.node_id, _NOWHERE)
+        if tier in tiers:
+            self._tiers_of[node.node_id] = _TIER_SETS[tiers - {tier}]
             self._stored_tokens[tier] -= node.num_tokens
             if node.retired:
                 self._retired_tokens[tier] -= node.num_tokens
@@ -261,9 +263,9 @@ class EvictionPolicy(ABC):
         """The node of that id that is stored anywhere, None for the root or one that left."""
         return None if node_id is None else self._nodes.get(node_id)
 
-    def tiers_of(self, node: CacheNode) -> set[Tier]:
+    def tiers_of(self, node: CacheNode) -> frozenset[Tier]:
         """Where the KV cache of ``node`` is."""
-        return self._tiers_of.get(node.node_id, set())
+        return self._tiers_of.get(node.node_id, _NOWHERE)
 
     def nodes_of(self, workflow_id: str) -> list[CacheNode]:
         """The nodes that a workflow accessed, first accessed first."""
@@ -314,9 +316,21 @@ class EvictionPolicy(ABC):
             self._changed(node)
 
     def _changed(self, node: CacheNode) -> None:
-        for index in self._index.values():
+        """The place of ``node`` may be any other now."""
+        for index in self._indexes:
             index.fell(node)
 
+    def _settle(self) -> None:
+        """Bring the order up to date now, so that no eviction has to do it first."""
+        for index in self._indexes:
+            index.settle()
+
+
+_NOWHERE: frozenset[Tier] = frozenset()
+# The few sets there are, shared by all nodes: one of its own would be a fifth of a node's memory.
+_TIER_SETS = {
+    tiers: tiers for size in range(3) for tiers in map(frozenset, combinations(Tier, size))
+}
 
 _AGENT_SETS: dict[tuple[frozenset[str], str], frozenset[str]] = {}
 _MAX_AGENT_SETS = 65_536

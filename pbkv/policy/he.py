@@ -55,16 +55,19 @@ class HePolicy(EvictionPolicy):
             raise SettingsError(
                 f"unknown tie rule {settings.tie_rule!r}; choose one of: {', '.join(TieRule)}"
             ) from None
+        self._breaks_ties = self._tie is not TieRule.RECENCY
 
     # ---- the order ----
 
     def priority(self, node: CacheNode) -> Priority:
-        if node.retired and not node.waiting:
+        # Asked for more often than anything else: properties and calls are spelt out.
+        waiting = node.waiting
+        if not node.active_workflows and not waiting:
             return (0, node.num_workflows, 0, node.last_access_s)
-        score = self.score(node)
+        score = round(node.score + waiting, _EXACT)
         if score == 0.0:
             return (1, 0.0, 0, node.last_access_s)
-        return (1, score, self._tie_key(node), node.last_access_s)
+        return (1, score, self._tie_key(node) if self._breaks_ties else 0.0, node.last_access_s)
 
     def score(self, node: CacheNode) -> float:
         """Score(c), plus 1 for every request already waiting whose path holds the node: its next
@@ -95,8 +98,6 @@ class HePolicy(EvictionPolicy):
         return None if gain is None else sum(gain.weights.values())
 
     def _tie_key(self, node: CacheNode) -> float:
-        if self._tie is TieRule.RECENCY:
-            return 0.0
         if self._tie is TieRule.NEWEST:
             return -node.last_access_s
         orders = [
@@ -119,6 +120,7 @@ class HePolicy(EvictionPolicy):
         one_step = dict(zip(forecast.agents, next_step, strict=True))
         self._value[workflow_id] = WorkflowGain(application, one_step, self._access)
         self._replace_gain(workflow_id, WorkflowGain(application, weights, self._access))
+        self._settle()
 
     def on_event(self, event: WorkflowEvent) -> None:
         if event.kind is EventKind.INVOKE:
@@ -157,13 +159,25 @@ class HePolicy(EvictionPolicy):
                 return
         else:
             self._gain[workflow_id] = gain
+        changes: dict[frozenset[str], float] = {}
+        fallen: list[CacheNode] = []
         for node in self._nodes_of.get(workflow_id, {}).values():
             agents = node.accesses[workflow_id]
-            change = 0.0 if gain is None else gain.of(agents)
-            if old is not None:
-                change -= old.of(agents)
+            change = changes.get(agents)
+            if change is None:
+                change = changes[agents] = _difference(gain, old, agents)
             if change:
                 # With nobody left to come back, what rounding left over is exactly nothing.
-                node.score = 0.0 if node.retired else node.score + change
-            if change or gain is not None:
-                self._changed(node)
+                node.score = node.score + change if node.active_workflows else 0.0
+            if change < 0.0:
+                fallen.append(node)
+        # A rise, the eviction order finds by itself.
+        for index in self._indexes:
+            index.all_fell(fallen)
+
+
+def _difference(
+    new: WorkflowGain | None, old: WorkflowGain | None, agents: frozenset[str]
+) -> float:
+    """What a node that ``agents`` accessed gains when ``old`` makes way for ``new``."""
+    return (0.0 if new is None else new.of(agents)) - (0.0 if old is None else old.of(agents))

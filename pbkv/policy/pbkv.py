@@ -6,6 +6,7 @@ from __future__ import annotations
 from pbkv.policy.he import HePolicy
 from pbkv.policy.node import CacheNode, Tier
 from pbkv.policy.prefetch import ValuePrefetcher
+from pbkv.policy.score import WorkflowGain
 from pbkv.settings import PolicySettings
 
 
@@ -50,6 +51,15 @@ class PbkvPolicy(HePolicy):
     def _changed(self, node: CacheNode) -> None:
         super()._changed(node)
         self.prefetcher.rose(node)
+
+    def _settle(self) -> None:
+        super()._settle()
+        self.prefetcher.settle()
+
+    def _replace_gain(self, workflow_id: str, gain: WorkflowGain | None) -> None:
+        super()._replace_gain(workflow_id, gain)
+        if gain is not None:
+            self.prefetcher.all_rose(self._nodes_of.get(workflow_id, {}).values())
 
     def _update_prefetchable(self, node: CacheNode) -> None:
         if self.tiers_of(node) == {Tier.HOST}:

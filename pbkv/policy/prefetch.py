@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from pbkv.policy.base import PrefetchBudget
 from pbkv.policy.index import EvictionIndex, Priority
@@ -43,6 +43,14 @@ class ValuePrefetcher:
     def rose(self, node: CacheNode) -> None:
         """The value of ``node`` may have risen."""
         self._candidates.fell(node)
+
+    def all_rose(self, nodes: Iterable[CacheNode]) -> None:
+        """As :meth:`rose`, of many nodes at once."""
+        self._candidates.all_fell(nodes)
+
+    def settle(self) -> None:
+        """Bring the order up to date now, so that no plan has to do it first."""
+        self._candidates.settle()
 
     def clear(self) -> None:
         self._candidates.clear()

@@ -10,6 +10,8 @@ from pbkv.sglang.record import Recorder
 from pbkv.sglang.views import NodeViews
 
 if TYPE_CHECKING:
+    from pbkv.sglang.forecasting import Forecaster
+    from pbkv.sglang.hidden_states import HiddenStateCapture
     from pbkv.sglang.lifecycle import LifecycleSource
     from pbkv.sglang.prefetch import EnginePrefetch
     from pbkv.sglang.queueing import WaitingRequests
@@ -21,7 +23,8 @@ class PolicyBinding:
 
     ``now_s`` is the clock of rank 0 as last broadcast: every rank uses it instead of its own.
     ``source`` is None on every rank but the first, ``prefetch`` without a policy that prefetches
-    or without a host tier.
+    or without a host tier. ``forecaster`` is on the first rank, if the policy uses forecasts;
+    ``capture`` beside it, if the predictor wants hidden states.
     """
 
     policy: EvictionPolicy
@@ -29,6 +32,8 @@ class PolicyBinding:
     views: NodeViews = field(default_factory=NodeViews)
     now_s: float = 0.0
     source: LifecycleSource | None = None
+    forecaster: Forecaster | None = None
+    capture: HiddenStateCapture | None = None
     prefetch: EnginePrefetch | None = None
     waiting: WaitingRequests | None = None
 

@@ -11,6 +11,7 @@ from sglang.srt.mem_cache.unified_radix_cache import UnifiedRadixCache
 
 from pbkv.events import EventKind, WorkflowEvent
 from pbkv.sglang.binding import current_binding
+from pbkv.sglang.queueing import WaitingRequests
 from pbkv.sglang.requests import invocation_of
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ class PolicyRadixCache(UnifiedRadixCache):
     def __init__(self, params: CacheInitParams) -> None:
         self.binding = current_binding()
         super().__init__(params)
+        self.binding.waiting = WaitingRequests(self.tree_core, self.binding)
 
     def checkpoint_into_tree(self, req: Req, *, up_to: int, **kwargs: Any) -> None:
         super().checkpoint_into_tree(req, up_to=up_to, **kwargs)

@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Any
 from pbkv.errors import SettingsError
 from pbkv.policy import make_policy
 from pbkv.policy.pbkv import PbkvPolicy
+from pbkv.predict import check_predictor, make_predictor
+from pbkv.predict.worker import ForecastWorker
 from pbkv.settings import PolicySettings
 from pbkv.sglang import TREE_CORE_NAME
 from pbkv.sglang.binding import PolicyBinding, bind
+from pbkv.sglang.forecasting import Forecaster
 from pbkv.sglang.lifecycle import LifecycleSource
 from pbkv.sglang.prefetch import EnginePrefetch
-from pbkv.sglang.record import EvictionLog, PrometheusRecorder, Recorder
+from pbkv.sglang.record import EvictionLog, ForecastOutcome, PrometheusRecorder, Recorder
 from pbkv.sglang.stream import EventStream
 from pbkv.sglang.version import stop_start
 
@@ -28,6 +31,7 @@ def read_settings() -> PolicySettings:
     try:
         settings = PolicySettings.from_env(os.environ)
         make_policy(settings)
+        check_predictor(settings)
     except SettingsError as problem:
         stop_start(str(problem))
     return settings
@@ -47,7 +51,8 @@ def create_policy_cache(ctx: TreeCacheBuildContext) -> Any:
     recorder = _recorder(settings, ctx, leader)
     binding = PolicyBinding(policy=make_policy(settings), recorder=recorder)
     if leader:
-        binding.source = _source(settings, recorder)
+        _add_forecaster(binding, settings)
+        binding.source = _source(settings, recorder, binding.forecaster)
     if isinstance(binding.policy, PbkvPolicy) and ctx.enable_hierarchical_cache:
         binding.prefetch = EnginePrefetch(binding.policy, recorder, measures=leader)
     bind(binding)
@@ -77,9 +82,36 @@ def _recorder(settings: PolicySettings, ctx: TreeCacheBuildContext, leader: bool
     return EvictionLog(Path(settings.eviction_log_dir) / name, recorder)
 
 
-def _source(settings: PolicySettings, recorder: Recorder) -> LifecycleSource:
+def _add_forecaster(binding: PolicyBinding, settings: PolicySettings) -> None:
+    """A predictor in its thread, if the policy has a use for it."""
+    policy, recorder = binding.policy, binding.recorder
+    try:
+        predictor = make_predictor(settings) if policy.uses_forecasts else None
+    except SettingsError as problem:
+        stop_start(str(problem))
+    if predictor is None:
+        return
+    worker = ForecastWorker(
+        predictor,
+        noise=settings.forecast_noise,
+        on_batch=lambda seconds: recorder.took("predict", seconds),
+        on_failure=lambda count: recorder.forecast(ForecastOutcome.FAILED, count),
+    )
+    worker.start()
+    forecaster = Forecaster(worker, policy.workflows, recorder, steps=settings.lookahead_steps)
+    policy.workflows.listener = binding.forecaster = forecaster
+    if predictor.wants_hidden_states:
+        # Imported here: it needs torch, and most predictors do not need it.
+        from pbkv.sglang.hidden_states import HiddenStateCapture
+
+        binding.capture = HiddenStateCapture(forecaster.awaits, forecaster.take_hidden_state)
+
+
+def _source(
+    settings: PolicySettings, recorder: Recorder, forecaster: Forecaster | None
+) -> LifecycleSource:
     if not settings.redis_url:
-        return LifecycleSource(None)
+        return LifecycleSource(None, forecaster)
     stream = EventStream(settings.redis_url, settings.replica_id, recorder.rejected_event)
     stream.start()
-    return LifecycleSource(stream)
+    return LifecycleSource(stream, forecaster)

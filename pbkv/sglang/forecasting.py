@@ -1,9 +1,9 @@
 """Forecasts inside the engine: asked for and picked up by rank 0, applied by all ranks alike.
 
 A call of a workflow (and, for a predictor that wants it, the hidden state of its prompt) goes to
-the predictor's thread. A finished forecast rides in the next lifecycle batch, with the number of the
-call that it was made after; every rank compares that with its own count and drops it if the workflow
-has called again or ended meanwhile. So a late forecast is the same as none.
+the predictor's thread. A finished forecast rides in the next lifecycle batch, with the number of
+the call that it was made after; every rank compares that with its own count and drops it if the
+workflow has called again or ended meanwhile. So a late forecast is the same as none.
 """
 
 from __future__ import annotations
@@ -32,9 +32,7 @@ class Forecaster:
         recorder: Recorder,
         *,
         steps: int,
-        wants_hidden_states: bool = False,
     ) -> None:
-        self.wants_hidden_states = wants_hidden_states
         self._worker = worker
         self._workflows = workflows
         self._recorder = recorder

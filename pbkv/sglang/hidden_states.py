@@ -3,7 +3,8 @@
 The scheduler launches a batch in one call, and the model's forward runs inside that call. Before
 it, the rows that end a prompt are noted; inside it, SGLang's logits processor holds the post-norm
 hidden states of all tokens of the batch, and those rows are taken; after it, whoever got none is
-told so. Overlap scheduling changes nothing here: it puts off the reading of results, not the launch.
+told so. Overlap scheduling changes nothing here: it puts off the reading of results, and not the
+launch.
 
 Taking a row never waits for the device: it is copied behind the forward pass on the same stream,
 and only the predictor's thread waits for the copy to arrive.

@@ -20,7 +20,12 @@ from pbkv.sglang.version import stop_start
 __all__ = [
     "add_lifecycle",
     "check_server_args",
+    "expect_hidden_states",
+    "finish_hidden_states",
+    "join_queue",
+    "order_queue",
     "prefetch_around_batch",
+    "take_hidden_states",
     "take_lifecycle",
     "verify_sampling_params",
 ]
@@ -37,7 +42,12 @@ def check_server_args(server_args: Any, *args: Any, **kwargs: Any) -> None:
             "--enable-session-radix-cache is an eviction order of its own; "
             "drop it or --radix-cache-backend pbkv"
         )
-    read_settings()
+    settings = read_settings()
+    if settings.queue and server_args.schedule_policy != "fcfs":
+        stop_start(
+            f"--schedule-policy {server_args.schedule_policy} and the queue order "
+            f"{settings.queue} exclude each other; drop one of them"
+        )
 
 
 def add_lifecycle(pulled: Any, receiver: Any, *args: Any, **kwargs: Any) -> Any:
@@ -57,7 +67,11 @@ def add_lifecycle(pulled: Any, receiver: Any, *args: Any, **kwargs: Any) -> Any:
 def take_lifecycle(scheduler: Any, recv_reqs: list[Any], *args: Any, **kwargs: Any) -> Any:
     """BEFORE a rank processes the requests of a step: take out and apply the lifecycle batches."""
     binding = getattr(scheduler.tree_cache, "binding", None)
-    if binding is None or not recv_reqs:
+    if binding is None:
+        return None
+    if binding.waiting is not None:
+        binding.waiting.keep(scheduler.waiting_queue)
+    if not recv_reqs:
         return None
     requests = []
     for received in recv_reqs:
@@ -66,6 +80,8 @@ def take_lifecycle(scheduler: Any, recv_reqs: list[Any], *args: Any, **kwargs: A
             if received.tick:
                 if binding.prefetch is not None:
                     binding.prefetch.bandwidth_tokens = received.bandwidth_tokens
+                if binding.forecaster is not None:
+                    binding.forecaster.publish()
                 binding.recorder.sampled(binding.policy, scheduler.token_to_kv_pool_allocator.size)
         else:
             announce_requests(binding, scheduler._tokenized_requests(received))
@@ -78,3 +94,54 @@ def prefetch_around_batch(scheduler: Any, batch: Any, *args: Any, **kwargs: Any)
     binding = optional_binding()
     if binding is not None and binding.prefetch is not None:
         binding.prefetch.before_batch(scheduler.tree_cache, decode=batch.forward_mode.is_decode())
+
+
+def expect_hidden_states(scheduler: Any, batch: Any, *args: Any, **kwargs: Any) -> None:
+    """BEFORE a batch is launched: note which of its rows end a prompt."""
+    binding = optional_binding()
+    if binding is not None and binding.capture is not None:
+        binding.capture.expect(batch)
+
+
+def take_hidden_states(
+    processor: Any,
+    input_ids: Any,
+    hidden_states: Any,
+    lm_head: Any,
+    logits_metadata: Any,
+    *args: Any,
+    **kwargs: Any,
+) -> None:
+    """BEFORE the logits processor of a model: take the noted rows."""
+    binding = optional_binding()
+    if binding is not None and binding.capture is not None:
+        binding.capture.take(hidden_states, logits_metadata)
+
+
+def finish_hidden_states(result: Any, *args: Any, **kwargs: Any) -> None:
+    """AFTER a batch was launched: whoever got no hidden state is told."""
+    binding = optional_binding()
+    if binding is not None and binding.capture is not None:
+        binding.capture.finish()
+
+
+def join_queue(result: Any, scheduler: Any, req: Any, *args: Any, **kwargs: Any) -> None:
+    """AFTER a request was to be put into the queue: it waits from now on, unless it was refused."""
+    binding = optional_binding()
+    queue = scheduler.waiting_queue
+    if binding is not None and binding.waiting is not None and queue and queue[-1] is req:
+        binding.waiting.joined(req)
+
+
+def order_queue(
+    original: Any, schedule_policy: Any, waiting_queue: list[Any], *args: Any, **kwargs: Any
+) -> None:
+    """AROUND the ordering of the queue: the plug-in's order, if it is selected."""
+    binding = optional_binding()
+    if binding is None or binding.waiting is None or not binding.waiting.ordered:
+        original(schedule_policy, waiting_queue, *args, **kwargs)
+        return
+    with_priority = schedule_policy.enable_priority_scheduling
+    binding.waiting.sort(waiting_queue, schedule_policy.priority_sign if with_priority else None)
+    # What stock does after it ordered the queue by arrival.
+    schedule_policy._touch_waiting_prefixes(schedule_policy.policy, waiting_queue)

@@ -14,7 +14,9 @@ from typing import Any
 
 from pbkv.errors import InvalidInvocation
 from pbkv.events import WorkflowEvent
+from pbkv.predict.worker import StampedForecast
 from pbkv.sglang.binding import PolicyBinding
+from pbkv.sglang.forecasting import Forecaster, apply_forecasts
 from pbkv.sglang.requests import invocation_of, parse_invocation
 from pbkv.sglang.stream import EventStream
 
@@ -32,6 +34,7 @@ class LifecycleBatch:
     now_s: float
     events: tuple[WorkflowEvent, ...]
     tick: bool
+    forecasts: tuple[StampedForecast, ...] = ()
     bandwidth_tokens: int = 0
 
 
@@ -39,9 +42,13 @@ class LifecycleSource:
     """Makes the batches, on rank 0 only."""
 
     def __init__(
-        self, stream: EventStream | None, clock: Callable[[], float] = time.monotonic
+        self,
+        stream: EventStream | None,
+        forecaster: Forecaster | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._stream = stream
+        self._forecaster = forecaster
         self._clock = clock
         self._next_tick_s = clock()
 
@@ -49,14 +56,15 @@ class LifecycleSource:
         """The next batch, or None when there is nothing to say. Never blocks."""
         now_s = self._clock()
         events = self._stream.drain() if self._stream is not None else []
+        forecasts = self._forecaster.collect() if self._forecaster is not None else ()
         tick = now_s >= self._next_tick_s
-        if not events and not tick:
+        if not events and not forecasts and not tick:
             return None
         if tick:
             self._next_tick_s = now_s + TICK_S
         # Silence is measured on this clock only, whatever clock the event was issued on.
         stamped = tuple(replace(event, at_s=now_s) for event in events)
-        return LifecycleBatch(now_s, stamped, tick)
+        return LifecycleBatch(now_s, stamped, tick, forecasts)
 
 
 def apply_batch(
@@ -69,6 +77,7 @@ def apply_batch(
     if batch.tick:
         busy_workflows = busy()
         binding.policy.expire(batch.now_s, busy_workflows.__contains__)
+    apply_forecasts(binding.policy, binding.recorder, binding.forecaster, batch.forecasts)
 
 
 def announce_requests(binding: PolicyBinding, tokenized: Iterable[Any]) -> None:
@@ -81,6 +90,8 @@ def announce_requests(binding: PolicyBinding, tokenized: Iterable[Any]) -> None:
             continue
         if invocation is not None:
             binding.policy.on_event(WorkflowEvent.invoke(invocation))
+            if binding.capture is not None and binding.forecaster is not None:
+                binding.forecaster.announce(request.rid, invocation.workflow_id)
 
 
 def workflows_in_flight(scheduler: Any) -> set[str]:

@@ -27,7 +27,7 @@ def register() -> None:
     from sglang.srt.mem_cache.unified_cache.tree_core_registry import register_tree_core_backend
     from sglang.srt.plugins.hook_registry import HookRegistry, HookType
 
-    from pbkv.sglang import hooks
+    from pbkv.sglang import hooks, inspection
     from pbkv.sglang.cpu_hicache import install_cpu_hicache
     from pbkv.sglang.cpu_lora import use_unpinned_memory
     from pbkv.sglang.factory import create_policy_cache, create_tree_core
@@ -54,6 +54,33 @@ def register() -> None:
             HookType.BEFORE,
         ),
         ("managers.scheduler.Scheduler.run_batch", hooks.prefetch_around_batch, HookType.BEFORE),
+        ("managers.scheduler.Scheduler.run_batch", hooks.expect_hidden_states, HookType.BEFORE),
+        ("managers.scheduler.Scheduler.run_batch", hooks.finish_hidden_states, HookType.AFTER),
+        (
+            "layers.logits_processor.LogitsProcessor.forward",
+            hooks.take_hidden_states,
+            HookType.BEFORE,
+        ),
+        (
+            "managers.scheduler.Scheduler._add_request_to_queue",
+            hooks.join_queue,
+            HookType.AFTER,
+        ),
+        (
+            "managers.schedule_policy.SchedulePolicy.calc_priority",
+            hooks.order_queue,
+            HookType.AROUND,
+        ),
+        (
+            "managers.scheduler.Scheduler.get_internal_state",
+            inspection.answer_nodes,
+            HookType.AROUND,
+        ),
+        (
+            "managers.tokenizer_manager.TokenizerManager.__init__",
+            inspection.add_nodes_route,
+            HookType.AFTER,
+        ),
         ("lora.lora_manager.LoRAManager.__init__", use_unpinned_memory, HookType.BEFORE),
     ):
         HookRegistry.register(f"sglang.srt.{target}", hook, kind)

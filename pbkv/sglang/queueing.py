@@ -1,15 +1,15 @@
 """The engine's queue of waiting requests: what the policy is told of it, and its order.
 
-Every waiting request has its path in the tree found once, by a walk that changes nothing: stock's
-own match splits nodes and counts as an access. When the queue is put in order, a request is walked
-again only if the place where its walk ended has changed, which costs a few look-ups to see. So a
-long queue is ordered like a short one, where stock gives up prefix matching above 128 requests.
+Every waiting request has its path in the tree found once, when it joins. When the queue is put in
+order, its path is looked for again only if the old one no longer holds, which costs a few look-ups
+to see. So a long queue is ordered like a short one, where stock gives up above 128 requests.
 """
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,55 +17,45 @@ from sglang.srt.managers.schedule_policy import (
     IN_BATCH_PREFIX_CACHING_CHECK_THRESHOLD,
     IN_BATCH_PREFIX_CACHING_DEPRIORITIZE_THRESHOLD,
 )
-from sglang.srt.mem_cache.radix_cache import RadixKey
 
 from pbkv.policy.he import HePolicy
-from pbkv.policy.queue_order import QueueEntry, QueueKey, QueueOrder, usual_remaining
+from pbkv.policy.queue_order import QueueEntry, QueueKey, QueueOrder
 from pbkv.sglang.requests import invocation_of
+from pbkv.sglang.tree_walk import PromptMatch, TreeWalk
 
 if TYPE_CHECKING:
     from sglang.srt.managers.schedule_batch import Req
+    from sglang.srt.mem_cache.radix_cache import RadixKey
     from sglang.srt.mem_cache.unified_cache.unified_tree_core import UnifiedTreeNode
 
     from pbkv.sglang.binding import PolicyBinding
     from pbkv.sglang.tree import PolicyTreeCore
     from pbkv.sglang.views import TreeNodeView
 
+REUSE_FRESH_S = 2.0
+"""How long the mean Score of a waiting request's path is taken for fresh. Scores move with every
+forecast, and a walk over every path at every step would cost more than it tells."""
+
 _ARRIVAL = "_pbkv_arrival"
-
-
-@dataclass(frozen=True, slots=True)
-class _Match:
-    """Where a request's walk down the tree ended.
-
-    ``end`` is the deepest node of the path, of which perhaps only a part matched, ``device_end``
-    the deepest one on the device, ``first_host`` the node below that. ``next_key`` is the child
-    that would continue the path, None where none can.
-    """
-
-    end: UnifiedTreeNode
-    end_tokens: int
-    device_end: UnifiedTreeNode
-    first_host: UnifiedTreeNode | None
-    next_key: Any
-    device_tokens: int
-    matched_tokens: int
 
 
 @dataclass(slots=True)
 class _Waiting:
-    """One request in the queue. ``announced`` is the deepest node that the policy was told of."""
+    """One request in the queue. ``announced`` is the deepest node that the policy was told of,
+    ``beginning`` the first tokens of the prompt, None of a short one."""
 
-    req: Req
     key: RadixKey
+    beginning: Any
     workflow_id: str | None
     prompt_tokens: int
     arrived_s: float
     arrival: int
-    match: _Match
+    match: PromptMatch
     announced: UnifiedTreeNode | None = None
     reuse: float = 0.0
-    looked_up_at_s: float = -1.0
+    reuse_at_s: float = -math.inf
+    entry: QueueEntry | None = None
+    entry_at_s: float = -math.inf
 
 
 class WaitingRequests:
@@ -78,7 +68,7 @@ class WaitingRequests:
 
     def __init__(self, tree: PolicyTreeCore, binding: PolicyBinding) -> None:
         settings = binding.policy.settings
-        self._tree = tree
+        self._walk = TreeWalk(tree, binding.views)
         self._binding = binding
         self._policy = binding.policy
         self._forecasts = self._policy if isinstance(self._policy, HePolicy) else None
@@ -121,15 +111,15 @@ class WaitingRequests:
             self._arrivals += 1
             setattr(req, _ARRIVAL, arrival)
         invocation = invocation_of(req, binding)
-        key = self._key(req)
+        key = self._walk.key(req)
         waiting = _Waiting(
-            req=req,
             key=key,
+            beginning=_beginning(key),
             workflow_id=None if invocation is None else invocation.workflow_id,
             prompt_tokens=len(req.origin_input_ids) + len(req.output_ids),
             arrived_s=arrival[0],
             arrival=arrival[1],
-            match=self._walk(key),
+            match=self._walk.match(key),
         )
         self._requests[req] = waiting
         if self._announces:
@@ -190,21 +180,24 @@ class WaitingRequests:
         self._binding.recorder.took("queue", time.perf_counter() - start_s)
 
     def _entry(self, waiting: _Waiting, now_s: float) -> QueueEntry:
-        if self._outdated(waiting.match):
-            waiting.match = self._walk(waiting.key)
-            waiting.looked_up_at_s = -1.0
+        """What the order needs to know, made anew when the path changed or the clock moved."""
+        if self._walk.outdated(waiting.match):
+            waiting.match = self._walk.match(waiting.key)
+            waiting.entry, waiting.reuse_at_s = None, -math.inf
             if self._announces:
                 self._announce(waiting)
-        workflow = None
+        if waiting.entry is None or waiting.entry_at_s != now_s:
+            waiting.entry, waiting.entry_at_s = self._new_entry(waiting, now_s), now_s
+        return waiting.entry
+
+    def _new_entry(self, waiting: _Waiting, now_s: float) -> QueueEntry:
+        workflow = remaining = None
         if waiting.workflow_id is not None:
             workflow = self._policy.workflows.get(waiting.workflow_id)
-        remaining = None
-        if self._forecasts is not None and waiting.workflow_id is not None:
-            remaining = self._forecasts.remaining_calls(waiting.workflow_id)
-            if waiting.looked_up_at_s != now_s:
-                # Scores move with every forecast; a look once per tick of the clock is enough.
-                waiting.reuse = self._reuse(waiting)
-                waiting.looked_up_at_s = now_s
+            if self._forecasts is not None:
+                remaining = self._forecasts.remaining_calls(waiting.workflow_id)
+        if self._forecasts is not None and now_s - waiting.reuse_at_s >= REUSE_FRESH_S:
+            waiting.reuse, waiting.reuse_at_s = self._reuse(self._forecasts, waiting), now_s
         return QueueEntry(
             started_s=waiting.arrived_s if workflow is None else workflow.started_at_s,
             arrived_s=waiting.arrived_s,
@@ -215,13 +208,12 @@ class WaitingRequests:
             remaining_calls=remaining,
         )
 
-    def _reuse(self, waiting: _Waiting) -> float:
+    def _reuse(self, policy: HePolicy, waiting: _Waiting) -> float:
         """Mean Score of the tokens on the device, without the request's own claim to them."""
-        assert self._forecasts is not None
         own = 0.0 if waiting.announced is None else 1.0
         total = tokens = 0.0
         for view in self._path(waiting.match.device_end):
-            total += view.num_tokens * max(0.0, self._forecasts.score(view) - own)
+            total += view.num_tokens * max(0.0, policy.score(view) - own)
             tokens += view.num_tokens
         return total / tokens if tokens else 0.0
 
@@ -234,75 +226,13 @@ class WaitingRequests:
             waiting = self._requests[req]
             if waiting.match.matched_tokens > IN_BATCH_PREFIX_CACHING_CHECK_THRESHOLD:
                 continue
-            beginning = _beginning(waiting.key)
-            if beginning in leading and keys[req][0] > 0:
+            if waiting.beginning in leading and keys[req][0] > 0:
                 held_back.append(req)
-            elif beginning is not None:
-                leading.add(beginning)
+            elif waiting.beginning is not None:
+                leading.add(waiting.beginning)
         if held_back:
             later = set(held_back)
             queue[:] = [req for req in queue if req not in later] + held_back
-
-    # ---- the walk ----
-
-    def _key(self, req: Req) -> RadixKey:
-        """What stock looks up when it admits the request: all but the last token, whole pages."""
-        tokens = req.origin_input_ids + req.output_ids
-        limit = 0 if req.positional_embed_overrides is not None else max(0, len(tokens) - 1)
-        key = RadixKey(tokens, req.extra_key, limit=limit, cache_salt=req.cache_salt)
-        key, _ = key.maybe_to_bigram_view(self._tree.is_eagle)
-        return key[: len(key) // self._tree.page_size * self._tree.page_size]
-
-    def _walk(self, key: RadixKey) -> _Match:
-        page = self._tree.page_size
-        node = device_end = self._tree.root_node
-        first_host: UnifiedTreeNode | None = None
-        next_key: Any = None
-        matched_tokens = device_tokens = 0
-        while matched_tokens + page <= len(key):
-            next_key = key.child_key_at(matched_tokens, page)
-            child = node.children.get(next_key)
-            if child is None or (child.evicted and not child.backuped):
-                break
-            tokens = child.key.match_at(key, matched_tokens, page_size=page)
-            if first_host is None and child.evicted:
-                first_host = child
-            if first_host is None:
-                device_end = child
-                device_tokens += tokens
-            node = child
-            matched_tokens += tokens
-            next_key = None
-            if tokens < len(child.key):
-                break
-        return _Match(
-            end=node,
-            end_tokens=0 if node is self._tree.root_node else len(node.key),
-            device_end=device_end,
-            first_host=first_host,
-            next_key=next_key,
-            device_tokens=device_tokens,
-            matched_tokens=matched_tokens,
-        )
-
-    def _outdated(self, match: _Match) -> bool:
-        """Whether a new walk would end elsewhere. Leaves go first and nodes are split and added in
-        place, so what happens to a path shows at its end."""
-        end, root = match.end, self._tree.root_node
-        if end is not root and (
-            self._binding.views.known(end) is None
-            or len(end.key) != match.end_tokens
-            or (end.evicted and not end.backuped)
-        ):
-            return True
-        if match.device_end.evicted:
-            return True
-        if match.first_host is not None and not match.first_host.evicted:
-            return True
-        if match.next_key is None:
-            return False
-        child = end.children.get(match.next_key)
-        return child is not None and not (child.evicted and not child.backuped)
 
 
 def _beginning(key: RadixKey) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -12,6 +13,16 @@ MAX_AGENT_LABELS = 100
 """Distinct agent names that get a label of their own; the rest share ``other``."""
 
 _OP_BUCKETS_S = (1e-6, 3e-6, 1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1)
+
+
+class ForecastOutcome(StrEnum):
+    """What became of a forecast that was asked for and not replaced by a newer one."""
+
+    APPLIED = "applied"
+    LATE = "late"
+    """The workflow had called again or ended."""
+    FAILED = "failed"
+    """The predictor raised or answered nonsense."""
 
 
 class Recorder:
@@ -31,6 +42,15 @@ class Recorder:
 
     def prefetch_wasted(self, num_tokens: int) -> None:
         """Prefetched tokens left the device unread."""
+
+    def forecast(self, outcome: ForecastOutcome, count: int = 1) -> None:
+        """What became of ``count`` forecasts."""
+
+    def forecast_accuracy(self, step: int, accuracy: float) -> None:
+        """Share of the recent forecasts whose likeliest agent at ``step`` was right."""
+
+    def hidden_state(self, *, captured: bool) -> None:
+        """The hidden state of a prompt was captured, or was not to be had."""
 
     def rejected_event(self) -> None:
         """A lifecycle event could not be read."""
@@ -76,6 +96,17 @@ class PrometheusRecorder(Recorder):
                 ("prefetch_wasted", "Prefetched tokens that left the device unread"),
             )
         )
+        self._forecasts = Counter(
+            "pbkv_forecasts_total", "Forecasts, by what became of them", ["replica", "outcome"]
+        )
+        self._hidden_states = Counter(
+            "pbkv_hidden_states_total",
+            "Prompts whose hidden state a predictor wanted, by whether it was captured",
+            ["replica", "captured"],
+        )
+        self._accuracy = gauge(
+            "pbkv_forecast_accuracy", "Top-1 accuracy of recent forecasts, by step ahead", "k"
+        )
         self._workflows = gauge("pbkv_workflows", "Known workflows, by state", "state")
         self._kv_tokens = gauge("pbkv_kv_tokens", "Tokens of device KV cache, by state", "state")
         self._seconds = Histogram(
@@ -104,6 +135,15 @@ class PrometheusRecorder(Recorder):
 
     def prefetch_wasted(self, num_tokens: int) -> None:
         self._prefetch_wasted.labels(self._replica).inc(num_tokens)
+
+    def forecast(self, outcome: ForecastOutcome, count: int = 1) -> None:
+        self._forecasts.labels(self._replica, outcome.value).inc(count)
+
+    def forecast_accuracy(self, step: int, accuracy: float) -> None:
+        self._accuracy.labels(self._replica, str(step)).set(accuracy)
+
+    def hidden_state(self, *, captured: bool) -> None:
+        self._hidden_states.labels(self._replica, str(captured).lower()).inc()
 
     def rejected_event(self) -> None:
         self._rejected.labels(self._replica).inc()

@@ -71,8 +71,9 @@ def prompts() -> Prompts:
 
 @pytest.fixture(scope="session")
 def stock(start_engine):
-    """Stock SGLang: the reference for replies and for LRU."""
-    with start_engine(cache="stock") as client:
+    """Stock SGLang: the reference for replies, for LRU and for hidden states."""
+    extra_args = ("--skip-server-warmup", "--enable-return-hidden-states")
+    with start_engine(cache="stock", extra_args=extra_args) as client:
         yield client
 
 

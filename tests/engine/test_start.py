@@ -29,9 +29,13 @@ def start(environ, *arguments):
 @pytest.mark.parametrize(
     ("environ", "arguments", "word"),
     [
-        ({"PBKV_ENGINE_POLICY": "belady"}, (), "choose one of: lru, lae"),
+        ({"PBKV_ENGINE_POLICY": "belady"}, (), "choose one of: lru, "),
         ({"PBKV_ENGINE_POLCY": "lae"}, (), "unknown setting PBKV_ENGINE_POLCY"),
+        ({"PBKV_ENGINE_PREDICTOR": "markow"}, (), "choose one of: none, markov"),
+        ({"PBKV_ENGINE_PREDICTOR_CHECKPOINT": "/nowhere.json"}, (), "No such file"),
         ({}, ("--disable-radix-cache",), "needs the radix cache"),
+        ({"PBKV_ENGINE_QUEUE": "lpm"}, (), "choose pbkv"),
+        ({"PBKV_ENGINE_QUEUE": "pbkv"}, ("--schedule-policy", "lpm"), "exclude each other"),
     ],
 )
 def test_a_bad_setting_stops_the_start_with_one_line(environ, arguments, word):

@@ -12,6 +12,16 @@ def test_environment_round_trip():
     assert PolicySettings.from_env(settings.to_env()) == settings
 
 
+@pytest.mark.parametrize(
+    ("text", "value"), [("true", True), ("1", True), ("False", False), ("0", False)]
+)
+def test_a_flag_is_read_as_it_is_meant(text, value):
+    settings = PolicySettings.from_env({"PBKV_ENGINE_QUEUE_KNOWLEDGE": text})
+
+    assert settings.queue_knowledge is value
+    assert PolicySettings.from_env(settings.to_env()) == settings
+
+
 def test_other_variables_are_left_alone():
     assert PolicySettings.from_env({"PATH": "/bin", "PBKV_CACHE_DIR": "x"}) == PolicySettings()
 
@@ -24,6 +34,13 @@ def test_other_variables_are_left_alone():
         ({"PBKV_ENGINE_IDLE_TIMEOUT_S": "0"}, "above 0"),
         ({"PBKV_ENGINE_MAX_WORKFLOWS": "-3"}, "at least 1"),
         ({"PBKV_ENGINE_REDIS_URL": "redis://h:1"}, "together"),
+        ({"PBKV_ENGINE_QUEUE": "lpm"}, "unknown queue 'lpm'; choose pbkv"),
+        ({"PBKV_ENGINE_QUEUE_MAX_WAIT_S": "0"}, "above 0"),
+        ({"PBKV_ENGINE_QUEUE_MAX_WAIT_S": "nan"}, "above 0"),
+        ({"PBKV_ENGINE_QUEUE_CACHED_BONUS_S": "-1"}, "0 or above"),
+        ({"PBKV_ENGINE_QUEUE_REMAINING_CALL_S": "inf"}, "0 or above"),
+        ({"PBKV_ENGINE_QUEUE_KNOWLEDGE": "maybe"}, "must be a bool, got 'maybe'"),
+        ({"PBKV_ENGINE_QUEUE_KNOWLEDGE": ""}, "must be a bool"),
     ],
 )
 def test_a_bad_setting_is_named(environ, word):

@@ -2,7 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pbkv.events import EventKind, WorkflowEvent
-from pbkv.workflow import Transition, WorkflowPhase, WorkflowRegistry
+from pbkv.workflow import HISTORY_CALLS, Transition, WorkflowPhase, WorkflowRegistry
 
 ACTIVE, RETIRED = WorkflowPhase.ACTIVE, WorkflowPhase.RETIRED
 
@@ -139,3 +139,52 @@ def test_the_last_issued_event_decides_whatever_order_events_arrive_in(history):
 
     last_kind, _ = max(issued, key=lambda item: item[1])
     assert known.is_active("w") == (last_kind == "call")
+
+
+class Heard(list):
+    def on_call(self, workflow):
+        self.append((workflow.workflow_id, workflow.calls, "".join(workflow.history)))
+
+    def on_retire(self, workflow):
+        self.append((workflow.workflow_id, "retired"))
+
+
+def test_a_listener_hears_calls_with_their_history_and_every_retirement():
+    workflows = registry(max_active=2)
+    workflows.listener = heard = Heard()
+
+    workflows.apply(WorkflowEvent(EventKind.START, "w", 0.0, seq=1))
+    workflows.apply(WorkflowEvent(EventKind.INVOKE, "w", 1.0, "A", seq=2))
+    workflows.apply(WorkflowEvent(EventKind.INVOKE, "w", 2.0, "B", seq=3))
+    workflows.apply(WorkflowEvent(EventKind.TERMINATE, "w", 3.0, seq=4))
+    workflows.apply(WorkflowEvent(EventKind.INVOKE, "w", 4.0, "late", seq=3))
+    for workflow_id in ("x", "y", "z"):
+        workflows.apply(WorkflowEvent(EventKind.INVOKE, workflow_id, 5.0, "A"))
+    workflows.expire(100.0, lambda workflow_id: workflow_id == "z")
+
+    assert heard == [
+        ("w", 1, "A"),
+        ("w", 2, "AB"),
+        ("w", "retired"),
+        ("x", 1, "A"),
+        ("y", 1, "A"),
+        ("z", 1, "A"),
+        ("x", "retired"),
+        ("y", "retired"),
+    ]
+
+
+def test_history_is_bounded_and_a_stamp_is_never_used_twice():
+    workflows = registry(max_retired=1)
+    stamps = set()
+    for _ in range(2):
+        for call in range(HISTORY_CALLS + 5):
+            workflows.apply(WorkflowEvent(EventKind.INVOKE, "w", 0.0, f"a{call}"))
+            stamps.add(workflows.get("w").stamp)
+        history = list(workflows.get("w").history)
+        for workflow_id in ("w", "other"):
+            workflows.apply(WorkflowEvent(EventKind.TERMINATE, workflow_id, 0.0))
+        assert workflows.get("w") is None
+
+    assert history == [f"a{call}" for call in range(5, HISTORY_CALLS + 5)]
+    assert len(stamps) == 2 * (HISTORY_CALLS + 5)

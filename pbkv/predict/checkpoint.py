@@ -1,0 +1,62 @@
+"""Checkpoints of predictors that are JSON: written whole, read strictly."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from pbkv.errors import InvalidCheckpoint
+
+FORMAT_VERSION = 1
+
+
+class Checkpoint(BaseModel):
+    """What every checkpoint says of itself; a family adds what its predictor is made of."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+
+    format: int
+    family: str
+
+
+Content = TypeVar("Content", bound=Checkpoint)
+
+
+def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
+    """Write it; a reader sees the old file or the new one, never a part."""
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(checkpoint.model_dump_json())
+    partial.replace(path)
+
+
+def read_checkpoint(path: Path, family: str, content: type[Content]) -> Content:
+    """The checkpoint of ``family`` at ``path``. Raises :class:`InvalidCheckpoint` in one line."""
+    try:
+        text = path.read_text()
+        header = json.loads(text)
+    except OSError as problem:
+        raise InvalidCheckpoint(f"checkpoint {path}: {problem.strerror}") from None
+    except ValueError:
+        raise InvalidCheckpoint(f"checkpoint {path} is not JSON") from None
+    if not isinstance(header, dict) or "format" not in header:
+        raise InvalidCheckpoint(f"{path} is not a checkpoint of a predictor")
+    if header["format"] != FORMAT_VERSION:
+        raise InvalidCheckpoint(
+            f"checkpoint {path} has format {str(header['format'])[:20]}; "
+            f"this version reads format {FORMAT_VERSION}"
+        )
+    if header.get("family") != family:
+        raise InvalidCheckpoint(
+            f"checkpoint {path} is of family {str(header.get('family'))[:40]!r}, not {family!r}"
+        )
+    try:
+        return content.model_validate_json(text)
+    except ValidationError as problem:
+        first = problem.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"]) or "content"
+        raise InvalidCheckpoint(
+            f"checkpoint {path} is damaged at {where}: {first['msg']}"
+        ) from None

@@ -1,0 +1,135 @@
+"""Hidden states captured in the real engine are those that the stock engine returns.
+
+The engine chunks prompts of more than 256 tokens, mixes decoding rows into prefill batches and
+schedules with overlap; the reference prefills each prompt alone and in one piece.
+"""
+
+import json
+import os
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pbkv.settings import PolicySettings
+from tests.engine import capturing_predictor
+from tests.waiting import wait_until
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def capturing(start_engine, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("states")
+    policy = PolicySettings(
+        policy="he", predictor=capturing_predictor.NAME, predictor_checkpoint=str(folder)
+    )
+    environ = os.environ | {"PYTHONPATH": str(REPOSITORY)}
+    with start_engine(
+        policy=policy,
+        environ=environ,
+        chunked_prefill_size=256,
+        extra_args=("--skip-server-warmup", "--enable-mixed-chunk"),
+    ) as client:
+        client.states = folder
+        yield client
+
+
+def captured(client, agent):
+    path = client.states / f"{agent}.npy"
+    wait_until(path.exists)
+    return np.load(path)
+
+
+def reference(stock, prompt):
+    """Stock's hidden states of every prompt token, (tokens, D)."""
+    body = stock.body(prompt, max_new_tokens=1) | {"return_hidden_states": True}
+    stock.flush()
+    answer = stock.http.post("/generate", json=body)
+    answer.raise_for_status()
+    return np.array(answer.json()["meta_info"]["hidden_states"][0], dtype=np.float32)
+
+
+def assert_is_last_token(state, rows, num_tokens):
+    assert rows.shape == (num_tokens, len(state))
+    distances = np.linalg.norm(rows - state, axis=1) / np.linalg.norm(state)
+    assert distances.argmin() == num_tokens - 1
+    assert distances[-1] < 0.02
+    assert np.sort(distances)[1] > 0.1, "other tokens have other states"
+
+
+def test_a_prompt_in_one_piece(capturing, stock, prompts):
+    prompt = prompts.new(100)
+    capturing.generate(prompt, "w-short", "Short")
+
+    assert_is_last_token(captured(capturing, "Short"), reference(stock, prompt), 100)
+
+
+def test_a_prompt_in_four_chunks(capturing, stock, prompts):
+    prompt = prompts.new(900)
+    capturing.generate(prompt, "w-long", "Long")
+
+    assert_is_last_token(captured(capturing, "Long"), reference(stock, prompt), 900)
+
+
+def test_a_prompt_that_is_mostly_cached(capturing, stock, prompts):
+    prompt = prompts.new(320)
+    capturing.generate(prompt, "w-cached", "Before")
+    assert capturing.generate(prompt, "w-cached", "Cached").cached_tokens == 304
+
+    assert_is_last_token(captured(capturing, "Cached"), reference(stock, prompt), 320)
+
+
+def test_a_batch_of_mixed_lengths_of_which_one_is_cut(capturing, stock, prompts):
+    """Together they are more than a chunk, so that one prompt is split between two batches."""
+    asked = [prompts.new(length) for length in (33, 64, 200, 17, 90)]
+    bodies = [capturing.body(p, f"w-mixed-{i}", f"Mixed{i}") for i, p in enumerate(asked)]
+    together = {
+        "input_ids": [body["input_ids"] for body in bodies],
+        "sampling_params": [body["sampling_params"] for body in bodies],
+    }
+    capturing.http.post("/generate", json=together).raise_for_status()
+
+    for i, prompt in enumerate(asked):
+        rows = reference(stock, prompt)
+        assert_is_last_token(captured(capturing, f"Mixed{i}"), rows, len(prompt))
+
+
+def test_prompts_prefilled_beside_a_decoding_request(capturing, stock, prompts):
+    decoding = capturing.body(prompts.new(50), "w-decoding", "Decoding", max_new_tokens=400)
+    decoding["stream"] = True
+    first_token, asked_for_all = threading.Event(), threading.Event()
+    alive_after = []
+
+    def decode():
+        with capturing.http.stream("POST", "/generate", json=decoding) as answer:
+            for line in answer.iter_lines():
+                if line.startswith("data: {"):
+                    first_token.set()
+                    if asked_for_all.is_set():
+                        alive_after.append(json.loads(line[6:])["meta_info"]["completion_tokens"])
+
+    thread = threading.Thread(target=decode)
+    thread.start()
+    assert first_token.wait(60)
+    asked = [prompts.new(length) for length in (120, 400)]
+    for i, prompt in enumerate(asked):
+        capturing.generate(prompt, f"w-beside-{i}", f"Beside{i}", max_new_tokens=1)
+    asked_for_all.set()
+    thread.join(timeout=120)
+
+    assert alive_after and alive_after[0] < 400, "it decoded all the while"
+    for i, prompt in enumerate(asked):
+        rows = reference(stock, prompt)
+        assert_is_last_token(captured(capturing, f"Beside{i}"), rows, len(prompt))
+
+
+def test_every_prompt_of_a_workflow_was_captured_and_no_other(capturing, prompts):
+    before = capturing.metric("pbkv_hidden_states_total", captured="true")
+    capturing.generate(prompts.new(40))
+    capturing.generate(prompts.new(40), "w-counted", "Counted")
+    captured(capturing, "Counted")
+
+    assert capturing.metric("pbkv_hidden_states_total", captured="true") == before + 1
+    assert capturing.metric("pbkv_hidden_states_total", captured="false") == 0
