@@ -173,7 +173,7 @@ def _engine(bench: EngineBench, variant: Variant, log_path: Path) -> Iterator[En
         host_ratio=bench.host_ratio,
         cache=variant.cache,
         policy=variant.policy_settings(),
-        schedule_policy=variant.queue,
+        schedule_policy=variant.schedule_policy,
         max_running_requests=bench.max_running,
         log_path=log_path,
         extra_args=("--skip-server-warmup", "--stream-interval", "8"),

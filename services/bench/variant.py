@@ -6,13 +6,14 @@ from dataclasses import dataclass
 
 from pbkv.errors import SettingsError
 from pbkv.policy import POLICIES
-from pbkv.settings import PolicySettings
+from pbkv.settings import PBKV_QUEUE, PolicySettings
 from services.bench.drive import Anonymous, Invocations, Lifecycle, Sessions
 from services.engine import CacheBackend
 
 STOCK_LRU = "stock-lru"
 SESSION = "session"
-QUEUES = ("fcfs", "lpm", "hrrn", "shortest-prefill-first")
+STOCK_QUEUES = ("fcfs", "lpm", "hrrn", "shortest-prefill-first")
+QUEUES = (*STOCK_QUEUES, PBKV_QUEUE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +29,16 @@ class Variant:
     def name(self) -> str:
         return f"{self.policy}/{self.queue}"
 
+    @property
+    def schedule_policy(self) -> str:
+        """The engine's own order, which the plug-in's takes the place of."""
+        return "fcfs" if self.queue == PBKV_QUEUE else self.queue
+
     def policy_settings(self) -> PolicySettings:
         """Settings of the plug-in; without meaning for a stock engine."""
         if self.cache is CacheBackend.PBKV:
-            return PolicySettings(policy=self.policy)
+            queue = PBKV_QUEUE if self.queue == PBKV_QUEUE else ""
+            return PolicySettings(policy=self.policy, queue=queue)
         return PolicySettings()
 
 
@@ -41,15 +48,29 @@ def variant_names() -> list[str]:
 
 
 def make_variants(policies: list[str], queues: list[str]) -> list[Variant]:
-    """All combinations. Raises :class:`SettingsError` listing the choices for a wrong name."""
-    for kind, given, known in (("policy", policies, variant_names()), ("queue", queues, QUEUES)):
-        for name in given:
-            if name not in known:
-                raise SettingsError(f"unknown {kind} {name!r}; choose from: {', '.join(known)}")
-    return [_variant(policy, queue) for queue in queues for policy in policies]
+    """All combinations; a policy given as ``policy/queue`` is measured under that queue alone.
+
+    Raises :class:`SettingsError` listing the choices for a wrong name, and for a stock engine
+    under the plug-in's queue.
+    """
+    plain = [policy for policy in policies if "/" not in policy]
+    pairs = [(policy, queue) for queue in queues for policy in plain]
+    for policy in policies:
+        name, slash, queue = policy.partition("/")
+        if slash:
+            pairs.append((name, queue))
+    return [_variant(policy, queue) for policy, queue in pairs]
 
 
 def _variant(policy: str, queue: str) -> Variant:
+    for kind, name, known in (("policy", policy, variant_names()), ("queue", queue, list(QUEUES))):
+        if name not in known:
+            raise SettingsError(f"unknown {kind} {name!r}; choose from: {', '.join(known)}")
+    if queue == PBKV_QUEUE and policy in (STOCK_LRU, SESSION):
+        raise SettingsError(
+            f"policy {policy} runs the stock engine, and queue pbkv belongs to the plug-in; "
+            f"choose from: {', '.join(STOCK_QUEUES)}"
+        )
     if policy == STOCK_LRU:
         return Variant(policy, queue, CacheBackend.STOCK, Anonymous())
     if policy == SESSION:

@@ -88,3 +88,51 @@ def engine(
         )
         write_json(json, sys.argv[1:], env, result.rows)
         console.log(f"wrote {json}")
+
+
+@app.command("policy")
+def policy_command(
+    nodes: Annotated[
+        str, typer.Option(help="Comma list of tree sizes.")
+    ] = "1000,10000,50000,200000",
+    repeats: Annotated[int, typer.Option(min=1, help="Of every operation, per size.")] = 200,
+    node_tokens: Annotated[
+        int, typer.Option(min=16, help="Tokens per node, in whole pages of 16.")
+    ] = 128,
+    policy: Annotated[str, typer.Option(help="The plug-in's policy.")] = "pbkv",
+    seed: Annotated[int, typer.Option(help="Seed of the forecasts.")] = 1,
+    json: Annotated[Path | None, typer.Option(help="Write rows to this file.")] = None,
+) -> None:
+    """Time every decision of the policy beside stock SGLang's Python and Rust tree cores."""
+    from pbkv.errors import PbkvError
+    from services.bench.drive import BenchError
+    from services.bench.policy import PolicyBench, parse_sizes, run_policy_bench
+    from services.bench.policy_targets import policy_table, verdict_table
+    from services.bench.report import environment, show, write_json
+
+    console = Console(stderr=True)
+    try:
+        setup = PolicyBench(
+            nodes=parse_sizes(nodes),
+            repeats=repeats,
+            node_tokens=node_tokens,
+            policy=policy,
+            seed=seed,
+        )
+        rows = run_policy_bench(setup, console.log)
+    except (PbkvError, BenchError) as problem:
+        typer.echo(f"pbkv: {problem}", err=True)
+        raise typer.Exit(2) from None
+    show(policy_table(rows))
+    show(verdict_table(rows))
+    if json is not None:
+        env = environment(
+            workflows=72,
+            agents=8,
+            node_tokens=node_tokens,
+            evict_tokens=setup.evict_tokens,
+            policy=policy,
+            clock="CPU time of the measuring thread",
+        )
+        write_json(json, sys.argv[1:], env, rows)
+        console.log(f"wrote {json}")

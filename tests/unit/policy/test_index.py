@@ -89,3 +89,69 @@ def test_memory_stays_within_the_number_of_candidates():
         index.fell(subject)
 
     assert len(index._heap) <= 2 * len(index) + 65
+
+
+looks = st.lists(
+    st.tuples(
+        st.sampled_from(("add", "discard", "rise", "fall", "fall all", "settle", "look")),
+        st.integers(0, 7),
+        st.integers(1, 50),
+    ),
+    max_size=120,
+)
+
+
+@settings(max_examples=200)
+@given(looks)
+def test_it_agrees_with_a_sort_however_rarely_anybody_looks(steps):
+    nodes = {i: node(i, float(i)) for i in range(8)}
+    index = EvictionIndex(by_recency)
+    members = set()
+    for kind, i, amount in [*steps, ("look", 0, 0)]:
+        subject = nodes[i]
+        if kind == "add":
+            index.add(subject)
+            members.add(i)
+        elif kind == "discard":
+            index.discard(subject)
+            members.discard(i)
+        elif kind == "rise":
+            subject.last_access_s += amount
+        elif kind == "fall":
+            subject.last_access_s -= amount
+            index.fell(subject)
+        elif kind == "fall all":
+            for other in nodes.values():
+                other.last_access_s -= amount
+            index.all_fell(nodes.values())
+        elif kind == "settle":
+            index.settle()
+        else:
+            expected = min(members, key=lambda j: (nodes[j].last_access_s, j), default=None)
+            found = index.peek()
+            assert (found.node_id if found else None) == expected
+
+
+def test_a_node_that_leaves_and_comes_back_newer_needs_no_second_entry():
+    index = EvictionIndex(by_recency)
+    subject = node(1, 1.0)
+    for _ in range(10):
+        index.add(subject)
+        index.discard(subject)
+        subject.last_access_s += 1.0
+
+    assert len(index._heap) == 1
+
+
+def test_a_fall_that_is_taken_back_before_anybody_looks_costs_no_entry():
+    index = EvictionIndex(by_recency)
+    subject = node(1, 5.0)
+    index.add(subject)
+    for _ in range(10):
+        subject.last_access_s = 0.0
+        index.fell(subject)
+        subject.last_access_s = 6.0
+    index.settle()
+
+    assert index.peek() is subject
+    assert len(index._heap) == 1

@@ -28,7 +28,7 @@ open(sys.argv[2], "w").write(f"{os.getpid()}\\n")
 server.serve_forever()
 """
 FAIL = """
-print("loading", "", "bad prompt: a secret", "obj=GenerateReqInput(...)", "no memory", sep="\\n")
+print("loading", "", "a bad prompt", "obj=Generate()", "ValueError: no memory", sep="\\n")
 raise SystemExit(3)
 """
 
@@ -100,8 +100,8 @@ def test_an_early_end_is_told_at_once_and_without_prompts(
     engine.start()
     with pytest.raises(EngineExited, match="exited with status 3") as caught:
         engine.wait_ready(600)
-    assert caught.value.log_tail == ("loading", "no memory")
-    assert str(caught.value).endswith("no memory")
+    assert caught.value.log_tail == ("loading", "ValueError: no memory")
+    assert caught.value.reason == "the engine exited with status 3: ValueError: no memory"
 
 
 def test_not_ready_in_time(

@@ -46,6 +46,15 @@ def test_every_option_reaches_the_engine() -> None:
     assert options.log_path == Path("/logs/engine-r7.log")
 
 
+def test_the_queue_pbkv_is_the_plug_ins_and_any_other_the_engines() -> None:
+    settings = replica_settings({**MINIMAL, "schedule_policy": "pbkv"})
+    options = settings.engine_options(
+        model_path=Path("/models/tiny"), replica_id="r7", port=33700, local_rank=0
+    )
+
+    assert (options.policy.queue, options.schedule_policy) == ("pbkv", None)
+
+
 def test_settings_survive_the_trip_through_json() -> None:
     settings = replica_settings({**MINIMAL, "cpu_cores": ["0"], "log_dir": "/logs"})
     assert replica_settings(settings.model_dump(mode="json")) == settings

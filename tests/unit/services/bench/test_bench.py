@@ -83,6 +83,28 @@ def test_every_named_variant_can_be_made():
     assert [v.policy for v in make_variants(variant_names(), ["fcfs"])] == variant_names()
 
 
+def test_the_queue_pbkv_replaces_the_engines_own():
+    (ours,) = make_variants(["lae"], ["pbkv"])
+    (stock,) = make_variants(["lae"], ["lpm"])
+
+    assert (ours.schedule_policy, ours.policy_settings().queue) == ("fcfs", "pbkv")
+    assert (stock.schedule_policy, stock.policy_settings().queue) == ("lpm", "")
+
+
+@pytest.mark.parametrize("policy", ["session", "stock-lru"])
+def test_a_stock_engine_is_refused_under_the_queue_of_the_plug_in(policy):
+    with pytest.raises(SettingsError, match="belongs to the plug-in"):
+        make_variants(["lae", policy], ["fcfs", "pbkv"])
+
+
+def test_a_policy_can_name_the_only_queue_it_is_measured_under():
+    names = [v.name for v in make_variants(["lae", "session", "lae/pbkv"], ["fcfs", "lpm"])]
+
+    assert names == ["lae/fcfs", "session/fcfs", "lae/lpm", "session/lpm", "lae/pbkv"]
+    with pytest.raises(SettingsError, match="unknown queue 'lifo'"):
+        make_variants(["lae/lifo"], ["fcfs"])
+
+
 def bench(**changes):
     values = {
         "workload": "hover",
