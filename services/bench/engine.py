@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 
+from pbkv.settings import PolicySettings
 from pbkv.workload import ScriptedWorkflow, make_workflows
 from services.bench.counters import evicted_tokens
 from services.bench.drive import BenchError, replay
@@ -21,6 +21,7 @@ from services.bench.render import SegmentRenderer
 from services.bench.summary import summarise
 from services.bench.variant import Variant
 from services.engine import EngineOptions, EngineProcess
+from services.ports import free_port
 
 TOKENS_PER_WORKFLOW = 812
 """Device KV tokens per concurrent workflow at scale 1, as the paper's HoVer point implies:
@@ -32,7 +33,8 @@ _PAGE_SIZE = 16
 
 @dataclass(frozen=True, slots=True)
 class EngineBench:
-    """What to run. ``kv_tokens`` and ``max_running`` are per engine."""
+    """What to run. ``kv_tokens`` and ``max_running`` are per engine; ``settings`` are those of the
+    plug-in but for policy and queue, which the variants say."""
 
     workload: str
     workflows: int
@@ -46,6 +48,7 @@ class EngineBench:
     context_length: int
     data_dir: Path | None
     model_path: Path
+    settings: PolicySettings = field(default_factory=PolicySettings)
 
     def script(self, repeat: int) -> list[ScriptedWorkflow]:
         """The workflows of one repeat: the same for every variant, others in each repeat."""
@@ -146,6 +149,8 @@ async def _measure(
         "kv_tokens": bench.kv_tokens,
         "repeat": repeat,
         "scale": bench.scale,
+        "access_model": bench.settings.access_model,
+        "tie_rule": bench.settings.tie_rule,
         **summarise(result),
         "evicted_tokens": evicted.by_reason or {"total": evicted.device_total},
         "evicted_device_tokens": evicted.device_total,
@@ -166,13 +171,13 @@ def _engine(bench: EngineBench, variant: Variant, log_path: Path) -> Iterator[En
     options = EngineOptions(
         model_path=bench.model_path,
         served_model_name="bench",
-        port=_free_port(),
+        port=free_port(),
         kv_tokens=bench.kv_tokens,
         context_length=bench.context_length,
         page_size=_PAGE_SIZE,
         host_ratio=bench.host_ratio,
         cache=variant.cache,
-        policy=variant.policy_settings(),
+        policy=variant.policy_settings(bench.settings),
         schedule_policy=variant.schedule_policy,
         max_running_requests=bench.max_running,
         log_path=log_path,
@@ -184,10 +189,3 @@ def _engine(bench: EngineBench, variant: Variant, log_path: Path) -> Iterator[En
         yield engine
     finally:
         engine.stop(grace_s=0.0)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

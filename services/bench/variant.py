@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pbkv.errors import SettingsError
-from pbkv.policy import POLICIES
+from pbkv.policy import POLICIES, make_policy
 from pbkv.settings import PBKV_QUEUE, PolicySettings
 from services.bench.drive import Anonymous, Invocations, Lifecycle, Sessions
 from services.engine import CacheBackend
@@ -34,12 +34,15 @@ class Variant:
         """The engine's own order, which the plug-in's takes the place of."""
         return "fcfs" if self.queue == PBKV_QUEUE else self.queue
 
-    def policy_settings(self) -> PolicySettings:
-        """Settings of the plug-in; without meaning for a stock engine."""
-        if self.cache is CacheBackend.PBKV:
-            queue = PBKV_QUEUE if self.queue == PBKV_QUEUE else ""
-            return PolicySettings(policy=self.policy, queue=queue)
-        return PolicySettings()
+    def policy_settings(self, shared: PolicySettings) -> PolicySettings:
+        """Settings of the plug-in: ``shared``, with this variant's policy and queue.
+
+        Without meaning for a stock engine.
+        """
+        if self.cache is not CacheBackend.PBKV:
+            return shared
+        queue = PBKV_QUEUE if self.queue == PBKV_QUEUE else ""
+        return replace(shared, policy=self.policy, queue=queue)
 
 
 def variant_names() -> list[str]:
@@ -76,3 +79,10 @@ def _variant(policy: str, queue: str) -> Variant:
     if policy == SESSION:
         return Variant(policy, queue, CacheBackend.SESSION, Sessions())
     return Variant(policy, queue, CacheBackend.PBKV, Invocations())
+
+
+def check_settings(variants: list[Variant], shared: PolicySettings) -> None:
+    """Raise :class:`SettingsError` now for what would stop an engine's start later."""
+    for variant in variants:
+        if variant.cache is CacheBackend.PBKV:
+            make_policy(variant.policy_settings(shared))

@@ -43,15 +43,23 @@ def engine(
     data: Annotated[
         Path | None, typer.Option(help="Folder with hover/ and swebench/; default: a sample.")
     ] = None,
+    access_model: Annotated[
+        str, typer.Option(help="Of scored policies: direct, inherit or learned.")
+    ] = "direct",
+    tie_rule: Annotated[
+        str, typer.Option(help="Of equal scores: recency, newest or oldest-workflow.")
+    ] = "recency",
+    agent_graph: Annotated[str, typer.Option(help="Static graph of kvflow, as JSON.")] = "",
     seed: Annotated[int, typer.Option(help="Seed of the first repeat.")] = 1,
     json: Annotated[Path | None, typer.Option(help="Write rows to this file.")] = None,
 ) -> None:
     """Replay the same workflows against the real engine under each policy, interleaved."""
     from pbkv.errors import PbkvError
+    from pbkv.settings import PolicySettings
     from services.bench.drive import BenchError
     from services.bench.engine import EngineBench, default_kv_tokens, run_engine_bench
     from services.bench.report import engine_table, environment, show, write_json
-    from services.bench.variant import make_variants
+    from services.bench.variant import check_settings, make_variants
     from services.engine import EngineError
     from services.models import resolve_model
     from services.models.errors import ModelError
@@ -72,7 +80,11 @@ def engine(
             context_length=context_length,
             data_dir=data,
             model_path=resolve_model(model),
+            settings=PolicySettings(
+                access_model=access_model, tie_rule=tie_rule, agent_graph=agent_graph
+            ),
         )
+        check_settings(variants, setup.settings)
         result = asyncio.run(run_engine_bench(setup, variants, console.log))
     except (PbkvError, BenchError, EngineError, ModelError) as problem:
         typer.echo(f"pbkv: {problem}", err=True)

@@ -20,8 +20,10 @@ READY_POLL_S = 0.25
 _HEALTH_TIMEOUT_S = 2.0
 _KILL_TIMEOUT_S = 10.0
 _TAIL_BYTES = 32_768
-_TAIL_LINES = 12
-_TAIL_LINE_CHARS = 200
+_TAIL_LINES = 40
+_TAIL_LINE_CHARS = 300
+# The last line of a traceback, a refused argument, or what the plug-in says of a bad setting.
+_NAMES_AN_ERROR = re.compile(r"\w+(\.\w+)*(Error|Exception): |\S+: error: |pbkv: ")
 # Lines of the engine's log that can quote a request; they stay in the log file.
 _QUOTES_A_REQUEST = re.compile(r"prompt|messages|input_ids|\btext=|\bobj=|Req\(", re.IGNORECASE)
 
@@ -97,7 +99,8 @@ class EngineProcess:
             raise EngineExited("the engine was not started", ())
         status = self._guard.poll()
         if status is not None:
-            raise EngineExited(f"the engine exited with status {status}", self.log_tail())
+            tail = self.log_tail()
+            raise EngineExited(f"the engine exited with status {status}{_cause(tail)}", tail)
 
     def stop(self, grace_s: float = 5.0) -> None:
         """End the engine: ask, wait ``grace_s`` seconds, kill. Harmless when it is not running."""
@@ -134,6 +137,12 @@ def read_log_tail(path: Path) -> tuple[str, ...]:
         return ()
     lines = [line.rstrip()[:_TAIL_LINE_CHARS] for line in text.splitlines() if line.strip()]
     return tuple(line for line in lines if not _QUOTES_A_REQUEST.search(line))[-_TAIL_LINES:]
+
+
+def _cause(tail: tuple[str, ...]) -> str:
+    """The last line of a log that names an error, for an error message."""
+    causes = [line for line in tail if _NAMES_AN_ERROR.match(line)]
+    return f": {causes[-1]}" if causes else ""
 
 
 def _answers(url: str, timeout_s: float) -> bool:

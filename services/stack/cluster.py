@@ -65,16 +65,22 @@ class Cluster:
         )
 
     def raise_if_failed(self) -> None:
-        """Raises :class:`StackFailed` with the replicas' reason once Serve has given up."""
+        """Raises :class:`StackFailed` with the reason of the first replica that did not start.
+
+        Serve would try again many times; what fails at the start of a stack fails again.
+        """
         from ray import serve
         from ray.serve.schema import ApplicationStatus
 
         app = serve.status().applications.get(APP_NAME)
-        if app is None or app.status is not ApplicationStatus.DEPLOY_FAILED:
+        if app is None:
             return
         texts = [app.message, *(deployment.message for deployment in app.deployments.values())]
         reasons = [match["reason"] for text in texts for match in _FAILURE.finditer(text)]
-        raise StackFailed(f"the replicas do not start: {reasons[-1] if reasons else app.message}")
+        if reasons:
+            raise StackFailed(f"the replicas do not start: {reasons[-1]}")
+        if app.status is ApplicationStatus.DEPLOY_FAILED:
+            raise StackFailed(f"the replicas do not start: {app.message}")
 
     def stop(self) -> None:
         """End Ray with everything it started. The replicas' guards then end the engines."""

@@ -91,6 +91,7 @@ class _Stack:
         )
         while not self._stop.is_set() and not self._serves():
             self._tick()
+            self._cluster.raise_if_failed()
         if not self._stop.is_set():
             self._say(_ready_text(settings, time.monotonic() - began_s))
 
@@ -149,7 +150,6 @@ class _Stack:
         if now_s >= self._next_status_s:
             self._next_status_s = now_s + _STATUS_EVERY_S
             self._report_replicas()
-            self._cluster.raise_if_failed()
         self._stop.wait(_TICK_S)
 
     def _report_replicas(self) -> None:
@@ -211,7 +211,7 @@ def _ready_text(settings: StackSettings, took_s: float) -> str:
     urls = [f"http://{settings.host}:{port}/v1" for port in settings.router_ports]
     model = Path(settings.model).name
     body = (
-        f'{{"model": "{model}", "messages": '
+        f'{{"model": "{model}", "max_tokens": 64, "temperature": 0, "messages": '
         '[{"role": "user", "content": "What is the capital of France?"}]}'
     )
     return (

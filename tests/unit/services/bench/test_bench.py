@@ -3,6 +3,7 @@ import json
 import pytest
 
 from pbkv.errors import SettingsError
+from pbkv.settings import PolicySettings
 from pbkv.workload import Segment, make_workflows
 from services.bench.counters import Evicted, parse_evicted
 from services.bench.drive import BenchError, CallRecord, Replay
@@ -87,8 +88,8 @@ def test_the_queue_pbkv_replaces_the_engines_own():
     (ours,) = make_variants(["lae"], ["pbkv"])
     (stock,) = make_variants(["lae"], ["lpm"])
 
-    assert (ours.schedule_policy, ours.policy_settings().queue) == ("fcfs", "pbkv")
-    assert (stock.schedule_policy, stock.policy_settings().queue) == ("lpm", "")
+    assert (ours.schedule_policy, ours.policy_settings(PolicySettings()).queue) == ("fcfs", "pbkv")
+    assert (stock.schedule_policy, stock.policy_settings(PolicySettings()).queue) == ("lpm", "")
 
 
 @pytest.mark.parametrize("policy", ["session", "stock-lru"])
