@@ -8,13 +8,19 @@ from typing import Any
 import torch
 
 
+RESERVED_HOST_BYTES = 256 * 1024**2
+"""Memory that the host tier leaves free. Stock leaves 10 GiB, which suits a GPU server and keeps a
+laptop from starting at all."""
+
+
 def install_cpu_hicache() -> None:
     """Give HiCache its CPU parts. No effect where CUDA is available."""
     if torch.cuda.is_available():
         return
-    from sglang.srt.mem_cache.pool_host import common, mha
+    from sglang.srt.mem_cache.pool_host import base, common, mha
 
     _complete_cpu_streams()
+    base.HICACHE_HOST_MEMORY_RESERVE_BYTES = RESERVED_HOST_BYTES
     common.ALLOC_MEMORY_FUNCS["cpu"] = _allocate_unpinned
     mha.transfer_kv_direct = _copy_tokens
 

