@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 from unittest.mock import patch
 
+from pbkv.predict import NO_PREDICTOR
 from pbkv.settings import ENV_PREFIX, PolicySettings
 
 _HOST_MEMORY_BYTES = 1 << 30
@@ -191,7 +192,11 @@ def _allocator(options: LocalCacheOptions) -> Any:
 
 @contextmanager
 def _policy_environment(settings: PolicySettings) -> Iterator[None]:
-    """The plug-in reads its settings from the environment, as in an engine process."""
+    """The plug-in reads its settings from the environment, as in an engine process.
+
+    Without a predictor: forecasts are given here, and its thread would outlive the cache.
+    """
+    settings = replace(settings, predictor=NO_PREDICTOR)
     kept = {name: value for name, value in os.environ.items() if not name.startswith(ENV_PREFIX)}
     with patch.dict(os.environ, kept | settings.to_env(), clear=True):
         yield
