@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 
-
 RESERVED_HOST_BYTES = 256 * 1024**2
 """Memory that the host tier leaves free. Stock leaves 10 GiB, which suits a GPU server and keeps a
 laptop from starting at all."""
