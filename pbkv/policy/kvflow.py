@@ -25,6 +25,8 @@ class KvflowPolicy(PbkvPolicy):
     """
 
     name = "kvflow"
+    # The graph is all it believes: no predictor runs for it, and the queue tells it nothing.
+    uses_forecasts = False
 
     def __init__(self, settings: PolicySettings) -> None:
         super().__init__(settings)
