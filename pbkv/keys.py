@@ -5,8 +5,6 @@ from __future__ import annotations
 PREFIX = "pbkv:"
 
 REPLICAS_PATTERN = f"{PREFIX}replica:*"
-WORKFLOWS_PATTERN = f"{PREFIX}workflow:*"
-TRACES_KEY = f"{PREFIX}traces"
 
 
 def replica_key(replica_id: str) -> str:
