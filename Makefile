@@ -3,7 +3,7 @@ PYTHON ?= python3.11
 MODEL ?= smollm2
 REPLICAS ?= 2
 PORT ?= 8000
-POLICY ?= lae
+POLICY ?= pbkv
 # Further options: `make up ARGS="--redis-url redis://host:6379"`, `make test ARGS="-k pins"`.
 ARGS ?=
 
@@ -19,7 +19,7 @@ help: ## list the targets
 install: ## create .venv with the engine for CPUs; nothing to do if it is current
 	@PYTHON="$(PYTHON)" scripts/install.sh
 
-up: install ## start the stack: MODEL=smollm2 REPLICAS=2 PORT=8000 POLICY=lae ARGS=
+up: install ## start the stack: MODEL=smollm2 REPLICAS=2 PORT=8000 POLICY=pbkv ARGS=
 	@exec $(BIN)/pbkv up --model "$(MODEL)" --replicas "$(REPLICAS)" --port "$(PORT)" --policy "$(POLICY)" $(ARGS)
 
 test: install ## run every test, the real engine included: ARGS="-k name"

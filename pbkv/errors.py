@@ -5,6 +5,8 @@
     PbkvError
       InvalidInvocation   a request's workflow fields are malformed
       InvalidEvent        a lifecycle event on the wire is malformed
+      InvalidTrace        a trace, or a log to be imported as one, is malformed
+        TraceUnavailable  what reads or writes that form is not installed
       SettingsError       a setting is unknown, mistyped or out of range
         UnknownPolicy     no policy of that name
         InvalidCheckpoint a predictor's checkpoint cannot be read
@@ -23,6 +25,14 @@ class InvalidInvocation(PbkvError):
 
 class InvalidEvent(PbkvError):
     """A lifecycle event read from the wire is malformed."""
+
+
+class InvalidTrace(PbkvError):
+    """A trace file, an entry of the trace stream or a foreign log is malformed."""
+
+
+class TraceUnavailable(InvalidTrace):
+    """The library that reads or writes this form of traces is not installed."""
 
 
 class SettingsError(PbkvError):

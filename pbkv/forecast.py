@@ -16,6 +16,8 @@ class Forecast:
 
     ``step_probabilities`` has shape (K, V+1), float32: row k-1 is the distribution at step k given
     that the workflow is still running before it, columns follow ``agents`` and END comes last.
+    ``remaining_calls`` is the expected number of calls still to come, beyond K too; None from a
+    predictor that does not look so far.
     """
 
     workflow_id: str
@@ -23,6 +25,7 @@ class Forecast:
     step_probabilities: NDArray[np.float32]
     made_at_s: float
     model_version: str
+    remaining_calls: float | None = None
 
     def __post_init__(self) -> None:
         shape = self.step_probabilities.shape
@@ -73,4 +76,29 @@ class OnlinePredictor(Protocol):
 
     def observe(self, prefix: Sequence[str], following: str | None) -> None:
         """After the calls of ``prefix`` came a call of ``following``, or None: the end."""
+        ...
+
+
+@runtime_checkable
+class WorkflowPredictor(Protocol):
+    """A predictor that wants to know which workflow each prefix is of, such as one that looks it up
+    in an application that plans ahead. Where it is one, it is asked by this method."""
+
+    def forecast_workflows(
+        self,
+        workflow_ids: Sequence[str],
+        prefixes: Sequence[Sequence[str]],
+        hidden_states: NDArray[np.float32],
+    ) -> NDArray[np.float32]:
+        """As :meth:`Predictor.forecast`, of the workflows of these ids."""
+        ...
+
+
+@runtime_checkable
+class RemainingCallsPredictor(Protocol):
+    """A predictor that also tells how long workflows go on, beyond the K steps."""
+
+    @property
+    def remaining_calls(self) -> NDArray[np.float32]:
+        """Expected number of calls still to come, (B,), of the prefixes of the last forecast."""
         ...

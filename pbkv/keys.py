@@ -4,6 +4,9 @@ from __future__ import annotations
 
 PREFIX = "pbkv:"
 
+TRACES_KEY = f"{PREFIX}traces"
+"""Stream, trimmed: finished calls of all workflows, see :mod:`pbkv.trace`."""
+
 REPLICAS_PATTERN = f"{PREFIX}replica:*"
 
 

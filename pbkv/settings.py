@@ -28,15 +28,21 @@ class PolicySettings:
     may follow it; ``aggressive_rho`` the share of the device pool that ``pbkv-aggressive`` may
     displace.
     ``predictor`` names who forecasts the next agents for a policy that uses forecasts (see
-    :mod:`pbkv.predict`), ``predictor_checkpoint`` the file it starts from, and ``forecast_noise``
-    is lambda of eq. (5), 0 to use forecasts as they are.
+    :mod:`pbkv.predict`), ``predictor_checkpoint`` the file it starts from, or the folder in which
+    checkpoints are published, and ``forecast_noise`` is lambda of eq. (5), 0 to use forecasts as
+    they are. A checkpoint that changes is taken into use while the engine serves; it is looked at
+    every ``predictor_reload_s``, 0 for never. ``shadow_checkpoint`` is that of a second predictor,
+    of ``shadow_predictor`` or whatever family it is, whose accuracy is reported and who never acts.
     ``queue`` is the order of waiting requests: empty for the engine's own, ``pbkv`` for
-    :mod:`pbkv.policy.queue_order`, where the three ``queue_..._s`` weights are explained.
+    :mod:`pbkv.policy.queue_order`, where its two weights and ``queue_max_wait_s`` are explained.
     ``queue_knowledge`` lets a policy that uses forecasts count the path of every waiting request
     as a sure next access.
     ``redis_url`` and ``replica_id`` are empty for an engine that stands alone: then lifecycle
     comes from the requests only. ``eviction_log_dir`` makes every rank write its evictions there,
     one JSON line each: for tests and for a closer look, not for production.
+    ``trace_hidden_dir`` makes rank 0 write the hidden states of prompts there, by request id, see
+    :mod:`pbkv.trace.hidden`: at most ``trace_hidden_max_mb`` per replica, in a new file every
+    ``trace_hidden_flush_s``.
     """
 
     policy: str = "lae"
@@ -52,15 +58,21 @@ class PolicySettings:
     tie_rule: str = "recency"
     predictor: str = "markov"
     predictor_checkpoint: str = ""
+    predictor_reload_s: float = 2.0
+    shadow_predictor: str = ""
+    shadow_checkpoint: str = ""
     forecast_noise: float = 0.0
     queue: str = ""
-    queue_cached_bonus_s: float = 60.0
-    queue_remaining_call_s: float = 10.0
+    queue_cached_weight: float = 2.0
+    queue_remaining_weight: float = 0.5
     queue_max_wait_s: float = 120.0
     queue_knowledge: bool = True
     redis_url: str = ""
     replica_id: str = ""
     eviction_log_dir: str = ""
+    trace_hidden_dir: str = ""
+    trace_hidden_max_mb: int = 1_024
+    trace_hidden_flush_s: float = 60.0
 
     def __post_init__(self) -> None:
         if self.idle_timeout_s <= 0:
@@ -76,13 +88,31 @@ class PolicySettings:
             raise SettingsError(f"aggressive_rho is {self.aggressive_rho}; it must be 0 to 1")
         if not 0.0 <= self.forecast_noise <= 1.0:
             raise SettingsError(f"forecast_noise is {self.forecast_noise}; it must be 0 to 1")
-        if self.predictor_checkpoint and self.predictor == "none":
-            raise SettingsError("predictor_checkpoint is set, but predictor is none")
+        for name in ("predictor_checkpoint", "shadow_checkpoint"):
+            if getattr(self, name) and self.predictor == "none":
+                raise SettingsError(f"{name} is set, but predictor is none")
+        if self.shadow_predictor and not self.shadow_checkpoint:
+            raise SettingsError("shadow_predictor is set, but shadow_checkpoint is not")
+        self._check_files()
         self._check_queue()
         self.heirs()
         self.graph()
         if bool(self.redis_url) != bool(self.replica_id):
             raise SettingsError("redis_url and replica_id are set together or not at all")
+
+    def _check_files(self) -> None:
+        if not 0.0 <= self.predictor_reload_s < math.inf:
+            raise SettingsError(
+                f"predictor_reload_s is {self.predictor_reload_s}; it must be 0 or above"
+            )
+        if self.trace_hidden_max_mb < 1:
+            raise SettingsError(
+                f"trace_hidden_max_mb is {self.trace_hidden_max_mb}; it must be at least 1"
+            )
+        if not 0.0 < self.trace_hidden_flush_s < math.inf:
+            raise SettingsError(
+                f"trace_hidden_flush_s is {self.trace_hidden_flush_s}; it must be above 0"
+            )
 
     def _check_queue(self) -> None:
         if self.queue not in ("", PBKV_QUEUE):
@@ -90,7 +120,7 @@ class PolicySettings:
                 f"unknown queue {self.queue!r}; choose {PBKV_QUEUE}, or leave it empty for the "
                 f"engine's own"
             )
-        for name in ("queue_cached_bonus_s", "queue_remaining_call_s"):
+        for name in ("queue_cached_weight", "queue_remaining_weight"):
             if not 0.0 <= getattr(self, name) < math.inf:
                 raise SettingsError(f"{name} is {getattr(self, name)}; it must be 0 or above")
         if not self.queue_max_wait_s > 0.0:

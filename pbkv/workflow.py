@@ -21,6 +21,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from pbkv.events import EventKind, WorkflowEvent
+from pbkv.pace import WorkflowPace
 
 HISTORY_CALLS = 64
 """How many of a workflow's last calls are remembered by agent."""
@@ -94,6 +95,7 @@ class WorkflowRegistry:
         self._max_active = max_active
         self._max_retired = max_retired
         self.listener: WorkflowListener | None = None
+        self.pace = WorkflowPace()
         # Both in order of last activity, oldest first, so that expiry looks only at the front.
         self._active: OrderedDict[str, Workflow] = OrderedDict()
         self._retired: OrderedDict[str, Workflow] = OrderedDict()
@@ -137,6 +139,8 @@ class WorkflowRegistry:
             if is_busy(workflow.workflow_id):
                 self._touch(workflow, now_s)
             else:
+                # How long the silence took says when it was noticed, not how long the work took.
+                self.pace.ended(workflow.last_seen_s - workflow.started_at_s, workflow.calls)
                 transitions += self._retire(workflow)
         return transitions
 
@@ -170,7 +174,10 @@ class WorkflowRegistry:
         if seq < known.last_seq:
             return []
         known.last_seq = seq
-        return self._retire(known) if known.active else []
+        if not known.active:
+            return []
+        self.pace.ended(event.at_s - known.started_at_s, known.calls)
+        return self._retire(known)
 
     def _add(self, event: WorkflowEvent, phase: WorkflowPhase) -> list[Transition]:
         workflow = Workflow(
@@ -193,6 +200,7 @@ class WorkflowRegistry:
         workflow.agent = event.agent or workflow.agent
         if event.kind is EventKind.INVOKE:
             workflow.history.append(event.agent)
+            self.pace.called(workflow.calls, event.at_s)
             if self.listener is not None:
                 self.listener.on_call(workflow)
 

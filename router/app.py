@@ -32,12 +32,14 @@ def create_app(settings: RouterSettings) -> FastAPI:
         async with serving.upstream:
             await serving.lifecycle.refresh()
             refresh = asyncio.create_task(serving.lifecycle.keep_fresh(settings.refresh_s))
+            serving.traces.start()
             try:
                 yield
             finally:
                 refresh.cancel()
                 await asyncio.gather(refresh, return_exceptions=True)
                 await serving.lifecycle.flush_before_exit()
+                await serving.traces.close()
                 await serving.link.close()
 
     app = FastAPI(

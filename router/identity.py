@@ -25,10 +25,11 @@ from router.names import MAX_AGENT_CHARS, MAX_WORKFLOW_CHARS, name_problem
 WORKFLOW_HEADER = "x-workflow-id"
 AGENT_HEADER = "x-agent-name"
 END_HEADER = "x-workflow-end"
+APPLICATION_HEADER = "x-application-name"
 BODY_FIELD = "workflow"
 ANONYMOUS = "anonymous"
 
-_OWN_HEADERS = frozenset((WORKFLOW_HEADER, AGENT_HEADER, END_HEADER))
+_OWN_HEADERS = frozenset((WORKFLOW_HEADER, AGENT_HEADER, END_HEADER, APPLICATION_HEADER))
 _FLAGS = {"true": True, "1": True, "false": False, "0": False}
 _SYSTEM_ROLES = ("system", "developer")
 _PROMPT_START_CHARS = 512
@@ -37,12 +38,16 @@ _PROMPT_START_TOKENS = 128
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Whose call a request is. ``source`` is the name under which the id was found."""
+    """Whose call a request is. ``source`` is the name under which the id was found.
+
+    ``application`` is for traces alone, empty if the client does not say.
+    """
 
     workflow_id: str
     agent: str
     end: bool
     source: str
+    application: str = ""
 
 
 class WorkflowField(BaseModel):
@@ -70,21 +75,22 @@ def identify(
         or dialects.find_agent(headers, body)
         or UNNAMED_AGENT
     )
+    application = _own_header(headers, APPLICATION_HEADER, MAX_AGENT_CHARS) or ""
     end = _end_header(headers)
     if end is None:
         end = field.end
     workflow_id = _own_header(headers, WORKFLOW_HEADER, MAX_WORKFLOW_CHARS)
     if workflow_id is not None:
-        return Identity(workflow_id, agent, bool(end), WORKFLOW_HEADER)
+        return Identity(workflow_id, agent, bool(end), WORKFLOW_HEADER, application)
     workflow_id = _own_value(field.id, "workflow.id", MAX_WORKFLOW_CHARS)
     if workflow_id is not None:
-        return Identity(workflow_id, agent, bool(end), BODY_FIELD)
+        return Identity(workflow_id, agent, bool(end), BODY_FIELD, application)
     session = dialects.find_session(headers, body)
     if session is not None:
         if end is None:
             end = dialects.is_final(headers, session[1])
-        return Identity(session[0], agent, bool(end), session[1])
-    return Identity(anonymous_id(body, tenant), agent, bool(end), ANONYMOUS)
+        return Identity(session[0], agent, bool(end), session[1], application)
+    return Identity(anonymous_id(body, tenant), agent, bool(end), ANONYMOUS, application)
 
 
 def anonymous_id(body: Mapping[str, Any], tenant: str) -> str:

@@ -137,8 +137,8 @@ class Lifecycle:
         self._report_queue()
         return answer
 
-    async def end(self, key: WorkflowKey, agent: str = "", *, call_seq: int = 0) -> None:
-        """Terminate; a second time is no different from the first.
+    async def end(self, key: WorkflowKey, agent: str = "", *, call_seq: int = 0) -> int | None:
+        """Terminate; a second time is no different from the first. The seq of the end, if any.
 
         With ``call_seq`` only if no later call was issued.
         """
@@ -150,8 +150,9 @@ class Lifecycle:
             if seq is not None:
                 self._memory.remember_end(key, seq)
         except RedisAway:
-            self._memory.end(key, self._clock(), call_seq=call_seq)
+            seq = self._memory.end(key, self._clock(), call_seq=call_seq)
             self._report_queue()
+        return seq
 
     async def add_usage(self, key: WorkflowKey, usage: Usage) -> None:
         """Count the tokens of a finished answer; while Redis is away they are not counted."""

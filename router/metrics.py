@@ -76,6 +76,17 @@ class RouterMetrics:
             "Lifecycle events dropped because too many waited for Redis",
             registry=self.registry,
         )
+        self.traces = Counter(
+            "pbkv_router_traces_total", "Records written to the traces", registry=self.registry
+        )
+        self.traces_queued = Gauge(
+            "pbkv_router_traces_queued", "Records that wait for Redis", registry=self.registry
+        )
+        self.traces_dropped = Counter(
+            "pbkv_router_traces_dropped_total",
+            "Records dropped because too many waited for Redis, or Redis refused them",
+            registry=self.registry,
+        )
         self.redis_available = Gauge(
             "pbkv_router_redis_available", "1 while Redis answers", registry=self.registry
         )

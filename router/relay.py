@@ -16,6 +16,8 @@ from multidict import CIMultiDict
 from starlette.types import Receive, Send
 
 from pbkv.invocation import Invocation
+from pbkv.trace.record import InvocationRecord, RecordKind
+from router.answer import AnswerFacts
 from router.call import EngineCall
 from router.error_shape import engine_error, error_body, error_event
 from router.errors import (
@@ -30,8 +32,8 @@ from router.lifecycle import Pinned
 from router.pins import WorkflowKey
 from router.serving import Serving
 from router.sse import EventFilter
+from router.traces import prompt_text
 from router.upstream import HOP_BY_HOP, Answer
-from router.usage import Usage
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +64,10 @@ class Relay:
         self._serving = serving
         self._request = request
         self._pinned: Pinned | None = None
-        self._usage: Usage | None = None
+        self._facts = AnswerFacts()
+        self._sent_s = self._finished_s = request.arrived_s
+        self._first_token_s: float | None = None
+        self._error = ""
         self._started = False
         self._client_left = False
         self._ended = False
@@ -81,17 +86,51 @@ class Relay:
             except TimeoutError:
                 if not self._client_left:
                     raise ServingTimeout(f"the answer took longer than {total_s:g} s") from None
+                self._error = "client_left"
                 if self._started:
                     self._serving.metrics.broken_answers.labels("client_left").inc()
         except RouterError as error:
+            self._error = error.code or error.error_type
             await self._fail(send, error)
         finally:
+            self._finished_s = time.monotonic()
             await self._end_once()
 
     async def settle(self) -> None:
-        """Count the tokens of the answer; apart from :meth:`run`, so that no one waits for it."""
-        if self._usage is not None:
-            await self._serving.lifecycle.add_usage(self._request.key, self._usage)
+        """Trace the call and count its tokens; apart from :meth:`run`: no one waits for it."""
+        if self._pinned is not None:
+            self._serving.traces.add(self._record(self._pinned))
+        if self._facts.usage is not None:
+            await self._serving.lifecycle.add_usage(self._request.key, self._facts.usage)
+
+    def _record(self, pinned: Pinned) -> InvocationRecord:
+        request, facts, settings = self._request, self._facts, self._serving.settings
+        usage = facts.usage
+        # Spans are measured on the monotonic clock, which never jumps.
+        wall_s = time.time() - time.monotonic()
+        first_s = self._first_token_s
+        return InvocationRecord(
+            kind=RecordKind.CALL,
+            tenant=request.key.tenant,
+            workflow=request.key.workflow_id,
+            seq=pinned.seq,
+            step=pinned.step,
+            agent=request.identity.agent,
+            application=request.identity.application,
+            request_id=facts.request_id,
+            model=request.call.model,
+            replica=pinned.replica.id,
+            sent_at_s=wall_s + self._sent_s,
+            first_token_at_s=None if first_s is None else wall_s + first_s,
+            finished_at_s=wall_s + self._finished_s,
+            prompt_tokens=usage.prompt_tokens if usage else None,
+            cached_tokens=usage.cached_tokens if usage else None,
+            completion_tokens=usage.completion_tokens if usage else None,
+            finish_reason=facts.finish_reason,
+            error=self._error,
+            end=request.identity.end,
+            prompt=prompt_text(request.call.body) if settings.trace_prompts else None,
+        )
 
     async def _watch_client(self, receive: Receive, limit: asyncio.Timeout) -> None:
         while (await receive())["type"] != "http.disconnect":
@@ -130,6 +169,7 @@ class Relay:
                 counts=attempt == 0,
             )
             body = request.call.encode(self._invocation(pinned))
+            self._sent_s = time.monotonic()
             try:
                 async with asyncio.timeout(first_byte_s):
                     return await serving.upstream.send(
@@ -160,18 +200,19 @@ class Relay:
         )
 
     async def _forward_events(self, answer: Answer, send: Send) -> None:
-        self._serving.metrics.ttft_seconds.observe(time.monotonic() - self._request.arrived_s)
+        self._first_token_s = time.monotonic()
+        self._serving.metrics.ttft_seconds.observe(self._first_token_s - self._request.arrived_s)
         events = EventFilter(strip_usage=self._request.call.strip_usage)
         headers = self._answer_headers(answer)
         headers.append((b"x-accel-buffering", b"no"))
         await self._start(send, answer.status, headers)
+        self._facts = events.facts
         chunk = answer.first
         while chunk:
             forward = events.feed(chunk)
             if forward:
                 await send({"type": "http.response.body", "body": forward, "more_body": True})
             chunk = await answer.next()
-        self._usage = events.usage
         # Told before the last byte: who asks after the answer finds the workflow ended.
         await self._end_once()
         await send({"type": "http.response.body", "body": events.flush()})
@@ -183,7 +224,7 @@ class Relay:
         headers.append((b"content-length", str(len(body)).encode()))
         await self._start(send, answer.status, headers)
         await send({"type": "http.response.body", "body": body})
-        self._usage = Usage.of_body(body)
+        self._facts = AnswerFacts.of_body(body)
 
     async def _fail(self, send: Send, error: RouterError) -> None:
         await self._end_once()

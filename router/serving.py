@@ -13,6 +13,7 @@ from router.metrics import RouterMetrics
 from router.pins import PinStore
 from router.redis_link import RedisLink
 from router.settings import RouterSettings
+from router.traces import TraceWriter
 from router.upstream import Upstream
 
 
@@ -28,6 +29,7 @@ class Serving:
     directory: ReplicaDirectory
     lifecycle: Lifecycle
     upstream: Upstream
+    traces: TraceWriter
     metrics: RouterMetrics
 
     @classmethod
@@ -64,5 +66,13 @@ class Serving:
             directory=directory,
             lifecycle=lifecycle,
             upstream=Upstream(connect_timeout_s=settings.connect_timeout_s),
+            traces=TraceWriter(
+                link,
+                metrics,
+                enabled=settings.traces,
+                max_queued=settings.max_queued_traces,
+                max_stream=settings.max_stream_traces,
+                retry_s=settings.refresh_s,
+            ),
             metrics=metrics,
         )

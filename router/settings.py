@@ -52,6 +52,13 @@ class RouterSettings(BaseModel):
     max_local_pins: PositiveCount = 100_000
     max_queued_events: PositiveCount = 10_000
     max_stream_events: PositiveCount = 10_000
+    traces: bool = True
+    """Whether finished calls are written to the stream of traces."""
+    trace_prompts: bool = False
+    """Whether those records hold the prompt, as text."""
+    max_stream_traces: PositiveCount = 100_000
+    max_queued_traces: PositiveCount = 10_000
+    """Records that wait while Redis is away."""
     retry_after_s: PositiveCount = 1
     shutdown_s: PositiveCount = 30
     """How long requests in flight may go on after SIGTERM."""

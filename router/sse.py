@@ -6,6 +6,7 @@ import re
 
 import orjson
 
+from router.answer import AnswerFacts
 from router.usage import Usage
 
 # A usage with content. Inside a JSON string the quotes would be escaped, so text cannot match.
@@ -20,12 +21,13 @@ class EventFilter:
 
     With ``strip_usage`` the event that holds nothing but the usage is left out: the router asked
     for it, the client did not. Events are parsed only if they hold a usage.
+    ``facts`` is what was noticed so far.
     """
 
     def __init__(self, *, strip_usage: bool) -> None:
         self._strip_usage = strip_usage
         self._partial = b""
-        self.usage: Usage | None = None
+        self.facts = AnswerFacts()
 
     def feed(self, chunk: bytes) -> bytes:
         """Bytes to forward after ``chunk`` came."""
@@ -38,6 +40,7 @@ class EventFilter:
             whole, self._partial = data, b""
         else:
             whole, self._partial = data[:end], data[end:]
+        self.facts.notice(whole)
         if _USAGE.search(whole) is None:
             return whole
         return self._look(whole)
@@ -71,7 +74,7 @@ class EventFilter:
         usage = Usage.of_answer(chunk)
         if usage is None:
             return False
-        self.usage = usage
+        self.facts.usage = usage
         return self._strip_usage and chunk.get("choices") == []
 
 

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import orjson
-
 
 @dataclass(frozen=True, slots=True)
 class Usage:
@@ -33,16 +31,6 @@ class Usage:
             _count(details.get("cached_tokens") if isinstance(details, Mapping) else None),
             _count(usage.get("completion_tokens", usage.get("output_tokens"))),
         )
-
-    @classmethod
-    def of_body(cls, body: bytes) -> Usage | None:
-        """From the body of an answer that was not streamed."""
-        if b'"usage"' not in body:
-            return None
-        try:
-            return cls.of_answer(orjson.loads(body))
-        except orjson.JSONDecodeError:
-            return None
 
 
 def _count(value: Any) -> int:

@@ -94,7 +94,10 @@ def workflow_routes(serving: Serving) -> APIRouter:
 
     @routes.delete("/{workflow_id:path}", status_code=204)
     async def end_workflow(request: Request, workflow_id: str) -> Response:
-        await serving.lifecycle.end(_key(serving, request, workflow_id))
+        key = _key(serving, request, workflow_id)
+        seq = await serving.lifecycle.end(key)
+        if seq is not None:
+            serving.traces.add_end(key, seq)
         return Response(status_code=204)
 
     return routes

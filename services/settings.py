@@ -17,13 +17,17 @@ from services.registration import ReplicaIdentity
 
 Positive = Annotated[int, Field(ge=1)]
 
+DEFAULT_POLICY = "pbkv"
+"""What a stack runs unless told otherwise, with the queue order of the same name."""
+
 
 class ReplicaSettings(BaseModel):
     """What every replica of a deployment has in common. An unknown field is an error.
 
     ``model`` is a name that :mod:`services.models` knows or the path of a model folder.
     ``policy_options`` are further fields of :class:`pbkv.settings.PolicySettings`.
-    ``schedule_policy`` is the order of waiting requests: one of the engine's own, or ``pbkv``.
+    ``schedule_policy`` is the order of waiting requests: one of the engine's own, or ``pbkv``,
+    which is the default with the plug-in's cache; stock caches have the engine's default.
     ``host`` is what the engine binds; ``advertised_host`` what routers connect to, ``host`` if
     empty. ``cpu_cores`` binds the replica of local rank i to entry i, round robin.
     ``drain_limit_s`` bounds how long a replica that is to go waits for its workflows.
@@ -40,7 +44,7 @@ class ReplicaSettings(BaseModel):
     device: Device = Device.AUTO
     tp: Positive = 1
     cache: CacheBackend = CacheBackend.PBKV
-    policy: str = "lae"
+    policy: str = DEFAULT_POLICY
     policy_options: dict[str, str | int | float | bool] = Field(default_factory=dict)
     idle_timeout_s: Annotated[float, Field(gt=0)] = 600.0
     kv_tokens: Positive | None = None
@@ -71,8 +75,10 @@ class ReplicaSettings(BaseModel):
         """The engine of one replica. Raises :class:`InvalidReplicaSettings` with one line."""
         cores = self.cpu_cores[local_rank % len(self.cpu_cores)] if self.cpu_cores else None
         log_path = self.log_dir / f"engine-{replica_id}.log" if self.log_dir else None
-        ours = self.schedule_policy == PBKV_QUEUE
-        if ours and self.cache is not CacheBackend.PBKV:
+        plugged_in = self.cache is CacheBackend.PBKV
+        queue = self.schedule_policy or (PBKV_QUEUE if plugged_in else None)
+        ours = queue == PBKV_QUEUE
+        if ours and not plugged_in:
             raise InvalidReplicaSettings(
                 f"schedule_policy {PBKV_QUEUE} belongs to the plug-in, and cache is {self.cache}"
             )
@@ -100,7 +106,7 @@ class ReplicaSettings(BaseModel):
                 host_ratio=self.host_ratio,
                 cache=self.cache,
                 policy=policy,
-                schedule_policy=None if ours else self.schedule_policy,
+                schedule_policy=None if ours else queue,
                 max_running_requests=self.max_running_requests,
                 chunked_prefill_size=self.chunked_prefill_size,
                 cpu_cores=cores,

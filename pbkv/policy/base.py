@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import combinations
@@ -12,8 +12,9 @@ from typing import ClassVar, Protocol
 from pbkv.events import WorkflowEvent
 from pbkv.forecast import Forecast
 from pbkv.invocation import Invocation
-from pbkv.policy.index import EvictionIndex, Priority
+from pbkv.policy.index import EvictionIndex, Place, Rank
 from pbkv.policy.node import CacheNode, Tier
+from pbkv.policy.tag import UNTAGGED, Tag, TagTable
 from pbkv.settings import PolicySettings
 from pbkv.workflow import Transition, WorkflowPhase, WorkflowRegistry
 
@@ -60,7 +61,9 @@ class EvictionPolicy(ABC):
     next. Nothing here reads a clock, draws a random number or does I/O, so that all ranks of one
     engine, given the same calls, give the same answers.
 
-    A concrete policy defines :meth:`priority` and :meth:`explain`; everything else is shared.
+    A concrete policy defines :meth:`rank` and :meth:`explain`; everything else is shared. What it
+    ranks are tags, for nodes that were accessed alike are equally worth keeping; equal ranks go by
+    recency.
     """
 
     name: ClassVar[str]
@@ -74,21 +77,25 @@ class EvictionPolicy(ABC):
             max_active=settings.max_workflows,
             max_retired=settings.max_retired_workflows,
         )
-        self._index = {tier: EvictionIndex(self.priority) for tier in Tier}
-        self._indexes = tuple(self._index.values())
+        self._tags = TagTable(self.workflows.is_active)
+        self._index = {tier: self._new_index() for tier in Tier}
+        # All that follows the nodes' tags.
+        self._indexes = list(self._index.values())
         # Candidates that the walk in progress passed over; they return to the index at its end.
         self._stuck: dict[Tier, dict[int, CacheNode]] = {tier: {} for tier in Tier}
         self._nodes_of: dict[str, dict[int, CacheNode]] = {}
         self._stored_tokens = dict.fromkeys(Tier, 0)
         self._retired_tokens = dict.fromkeys(Tier, 0)
+        # All that ever left a tier: how far a walk has come.
+        self._released_tokens = dict.fromkeys(Tier, 0)
         self._tiers_of: dict[int, frozenset[Tier]] = {}
         self._nodes: dict[int, CacheNode] = {}
 
     # ---- what a concrete policy defines ----
 
     @abstractmethod
-    def priority(self, node: CacheNode) -> Priority:
-        """Orders candidates: the smallest goes first."""
+    def rank(self, tag: Tag) -> Rank:
+        """Orders candidates by their tags: the smallest goes first."""
 
     @abstractmethod
     def explain(self, node: CacheNode) -> EvictionReason:
@@ -97,6 +104,14 @@ class EvictionPolicy(ABC):
     @abstractmethod
     def on_forecast(self, forecast: Forecast) -> None:
         """Take a new forecast of one workflow into the order."""
+
+    def priority(self, node: CacheNode) -> Place:
+        """Orders candidates: the smallest goes first. By rank, then by recency, then by id."""
+        return self._index[Tier.DEVICE].place(node)
+
+    def _new_index(self) -> EvictionIndex:
+        """An empty order of one tier."""
+        return EvictionIndex(self.rank)
 
     # ---- workflows ----
 
@@ -119,15 +134,15 @@ class EvictionPolicy(ABC):
         workflow_id = invocation.workflow_id
         if self.workflows.get(workflow_id) is None:
             return
-        before = node.accesses.get(workflow_id)
+        tag = node.tag
+        before = tag.accesses.get(workflow_id)
         if before is not None and invocation.agent in before:
             return
-        node.accesses[workflow_id] = _with_agent(before or frozenset(), invocation.agent)
         if before is None:
             self._nodes_of.setdefault(workflow_id, {})[node.node_id] = node
-            if self.workflows.is_active(workflow_id):
-                self._set_active(node, node.active_workflows + 1)
-        self._tagged(node, workflow_id, before)
+        agents = _with_agent(before or frozenset(), invocation.agent)
+        was_retired = tag.retired
+        self._give(node, self._tags.accessed(tag, workflow_id, agents), was_retired)
 
     def on_path(self, path: Sequence[CacheNode], invocation: Invocation) -> None:
         """``invocation`` used the KV cache of ``path``, the deepest node first.
@@ -147,8 +162,7 @@ class EvictionPolicy(ABC):
     def on_queued(self, path: Sequence[CacheNode]) -> None:
         """A request that will read ``path`` waits in the engine's queue."""
         for node in path:
-            node.waiting += 1
-            self._changed(node)
+            self._give(node, self._tags.queued(node.tag, 1), node.retired)
 
     def on_dequeued(self, path: Sequence[CacheNode]) -> None:
         """The request announced with :meth:`on_queued` left the queue.
@@ -156,8 +170,7 @@ class EvictionPolicy(ABC):
         ``path`` is its path now: the nodes it was announced with, and what splits made of them.
         """
         for node in path:
-            node.waiting = max(0, node.waiting - 1)
-            self._changed(node)
+            self._give(node, self._tags.queued(node.tag, -1), node.retired)
 
     def on_split(self, parent: CacheNode, child: CacheNode) -> None:
         """``child`` was cut: its first tokens are now those of ``parent``, a new node above it.
@@ -165,11 +178,7 @@ class EvictionPolicy(ABC):
         Both halves were accessed by the same invocations. Call it with both token counts final;
         ``parent`` must not have been stored yet, its tokens were ``child``'s.
         """
-        parent.accesses = dict(child.accesses)
-        parent.active_workflows = child.active_workflows
-        parent.forgotten_workflows = child.forgotten_workflows
-        parent.score = child.score
-        parent.waiting = child.waiting
+        self._give(parent, child.tag, parent.retired)
         for workflow_id in parent.accesses:
             self._nodes_of[workflow_id][parent.node_id] = parent
         tiers = self._tiers_of.get(child.node_id)
@@ -183,14 +192,14 @@ class EvictionPolicy(ABC):
             self.on_release(node, tier)
         self._tiers_of.pop(node.node_id, None)
         self._nodes.pop(node.node_id, None)
-        for index in self._index.values():
+        for index in self._indexes:
             index.discard(node)
         for workflow_id in node.accesses:
             nodes = self._nodes_of[workflow_id]
             del nodes[node.node_id]
             if not nodes:
                 del self._nodes_of[workflow_id]
-        node.reset_accesses()
+        self._give(node, UNTAGGED, node.retired)
 
     def on_store(self, node: CacheNode, tier: Tier) -> None:
         """The KV cache of ``node`` is now (also) on ``tier``."""
@@ -208,6 +217,7 @@ class EvictionPolicy(ABC):
         if tier in tiers:
             self._tiers_of[node.node_id] = _TIER_SETS[tiers - {tier}]
             self._stored_tokens[tier] -= node.num_tokens
+            self._released_tokens[tier] += node.num_tokens
             if node.retired:
                 self._retired_tokens[tier] -= node.num_tokens
 
@@ -225,23 +235,22 @@ class EvictionPolicy(ABC):
     def next_victims(self, num_tokens: int, tier: Tier) -> Generator[CacheNode, None, None]:
         """Nodes to evict from ``tier``, in order, until ``num_tokens`` tokens are freed.
 
-        The caller evicts each node, and reports that (``drop_candidate``, and ``add_candidate`` of
-        a parent that became a leaf), before it asks for the next one: the order is always that of
-        the present state. A node that the caller could not evict is passed over, once per walk.
+        The caller evicts each node, and reports that (``on_release``, ``drop_candidate``, and
+        ``add_candidate`` of a parent that became a leaf), before it asks for the next one: the
+        order is always that of the present state. A node that the caller could not evict is passed
+        over, once per walk.
         """
-        freed = 0
+        released = self._released_tokens
+        enough = released[tier] + num_tokens
         index = self._index[tier]
         stuck: dict[int, CacheNode] = {}
         self._stuck[tier] = stuck
         try:
-            while freed < num_tokens and (node := index.peek()) is not None:
-                node_tokens = node.num_tokens
+            while released[tier] < enough and (node := index.peek()) is not None:
                 yield node
                 if node in index:
                     index.discard(node)
                     stuck[node.node_id] = node
-                else:
-                    freed += node_tokens
         finally:
             for node in stuck.values():
                 index.add(node)
@@ -273,8 +282,9 @@ class EvictionPolicy(ABC):
 
     def clear_nodes(self) -> None:
         """The tree was emptied. Workflows stay as they are."""
-        for index in self._index.values():
+        for index in self._indexes:
             index.clear()
+        self._tags.clear()
         self._nodes_of.clear()
         self._tiers_of.clear()
         self._nodes.clear()
@@ -285,40 +295,54 @@ class EvictionPolicy(ABC):
 
     def _follow(self, transitions: list[Transition]) -> None:
         for transition in transitions:
+            workflow_id = transition.workflow_id
             if transition.phase is None:
-                self._forget(transition.workflow_id)
+                self._nodes_of.pop(workflow_id, None)
+                self._rerank(self._tags.forget(workflow_id))
                 continue
             step = 1 if transition.phase is WorkflowPhase.ACTIVE else -1
-            for node in self._nodes_of.get(transition.workflow_id, {}).values():
-                self._set_active(node, node.active_workflows + step)
+            turned = set()
+            for tag in self._tags.of(workflow_id):
+                was_retired = tag.retired
+                tag.active_workflows += step
+                if tag.retired != was_retired:
+                    turned.add(tag)
+            for node in self._nodes_of.get(workflow_id, {}).values():
+                if node.tag in turned:
+                    self._count_retired(node)
             self._phase_changed(transition)
 
-    def _forget(self, workflow_id: str) -> None:
-        for node in self._nodes_of.pop(workflow_id, {}).values():
-            del node.accesses[workflow_id]
-            node.forgotten_workflows += 1
+    def _give(self, node: CacheNode, tag: Tag, was_retired: bool) -> None:
+        """``node`` has ``tag`` from now on, which may be its own, changed."""
+        old = node.tag
+        if tag is old:
+            for index in self._indexes:
+                index.touched(node)
+        else:
+            node.tag = tag
+            for index in self._indexes:
+                index.moved(node, old)
+            if self._tags.moved(old, tag):
+                for index in self._indexes:
+                    index.drop(old)
+        if tag.retired != was_retired:
+            self._count_retired(node)
 
-    def _set_active(self, node: CacheNode, active_workflows: int) -> None:
-        was_retired = node.retired
-        node.active_workflows = active_workflows
-        if node.retired != was_retired:
-            change = node.num_tokens if node.retired else -node.num_tokens
-            for tier in self._tiers_of.get(node.node_id, ()):
-                self._retired_tokens[tier] += change
-
-    def _tagged(self, node: CacheNode, workflow_id: str, before: frozenset[str] | None) -> None:
-        """``node.accesses[workflow_id]`` was ``before``, and is larger now."""
-        self._changed(node)
+    def _count_retired(self, node: CacheNode) -> None:
+        """``node`` retired, or it is active again."""
+        change = node.num_tokens if node.retired else -node.num_tokens
+        for tier in self._tiers_of.get(node.node_id, ()):
+            self._retired_tokens[tier] += change
 
     def _phase_changed(self, transition: Transition) -> None:
-        """A workflow became active or retired, and its nodes count it so."""
-        for node in self._nodes_of.get(transition.workflow_id, {}).values():
-            self._changed(node)
+        """A workflow became active or retired, and its tags count it so."""
+        self._rerank(self._tags.of(transition.workflow_id))
 
-    def _changed(self, node: CacheNode) -> None:
-        """The place of ``node`` may be any other now."""
-        for index in self._indexes:
-            index.fell(node)
+    def _rerank(self, tags: Iterable[Tag]) -> None:
+        """The ranks of ``tags`` may be any other now."""
+        for tag in tags:
+            for index in self._indexes:
+                index.changed(tag)
 
     def _settle(self) -> None:
         """Bring the order up to date now, so that no eviction has to do it first."""

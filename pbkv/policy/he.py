@@ -11,9 +11,10 @@ from pbkv.forecast import Forecast
 from pbkv.invocation import Invocation
 from pbkv.policy.access_model import make_access_model
 from pbkv.policy.base import EvictionPolicy, EvictionReason
-from pbkv.policy.index import Priority
+from pbkv.policy.index import EvictionIndex, Rank
 from pbkv.policy.node import CacheNode
 from pbkv.policy.score import WorkflowGain, agent_weights, application_of
+from pbkv.policy.tag import Tag
 from pbkv.settings import PolicySettings
 from pbkv.workflow import Transition, WorkflowPhase
 
@@ -45,29 +46,41 @@ class HePolicy(EvictionPolicy):
     uses_forecasts = True
 
     def __init__(self, settings: PolicySettings) -> None:
-        super().__init__(settings)
-        self._access = make_access_model(settings.access_model, settings.heirs())
-        self._gain: dict[str, WorkflowGain] = {}
-        self._value: dict[str, WorkflowGain] = {}
         try:
             self._tie = TieRule(settings.tie_rule)
         except ValueError:
             raise SettingsError(
                 f"unknown tie rule {settings.tie_rule!r}; choose one of: {', '.join(TieRule)}"
             ) from None
-        self._breaks_ties = self._tie is not TieRule.RECENCY
+        self._by_age = self._tie is TieRule.OLDEST_WORKFLOW
+        super().__init__(settings)
+        self._tags.listener = self._tagged
+        self._access = make_access_model(settings.access_model, settings.heirs())
+        self._gain: dict[str, WorkflowGain] = {}
+        self._value: dict[str, WorkflowGain] = {}
+        self._calls_left: dict[str, float] = {}
 
     # ---- the order ----
 
-    def priority(self, node: CacheNode) -> Priority:
+    def rank(self, tag: Tag) -> Rank:
         # Asked for more often than anything else: properties and calls are spelt out.
-        waiting = node.waiting
-        if not node.active_workflows and not waiting:
-            return (0, node.num_workflows, 0, node.last_access_s)
-        score = round(node.score + waiting, _EXACT)
+        waiting = tag.waiting
+        if not tag.active_workflows and not waiting:
+            return (0, len(tag.accesses) + tag.forgotten_workflows, 0)
+        score = round(tag.score + waiting, _EXACT)
         if score == 0.0:
-            return (1, 0.0, 0, node.last_access_s)
-        return (1, score, self._tie_key(node) if self._breaks_ties else 0.0, node.last_access_s)
+            return (1, 0.0, 0)
+        return (1, score, self._age(tag) if self._by_age else 0)
+
+    def _new_index(self) -> EvictionIndex:
+        newest = self._tie is TieRule.NEWEST
+        return EvictionIndex(self.rank, newest_first=self._newest_first if newest else None)
+
+    def _newest_first(self, tag: Tag) -> bool:
+        waiting = tag.waiting
+        if not tag.active_workflows and not waiting:
+            return False
+        return round(tag.score + waiting, _EXACT) != 0.0
 
     def score(self, node: CacheNode) -> float:
         """Score(c), plus 1 for every request already waiting whose path holds the node: its next
@@ -81,31 +94,30 @@ class HePolicy(EvictionPolicy):
 
     def value(self, node: CacheNode) -> float:
         """Value(c), eq. (1): the expected touches of the node by the next step of its workflows."""
-        total = float(node.waiting)
-        for workflow_id, agents in node.accesses.items():
+        return self.tag_value(node.tag)
+
+    def tag_value(self, tag: Tag) -> float:
+        """Value(c) of all nodes of one tag."""
+        total = float(tag.waiting)
+        for workflow_id, agents in tag.accesses.items():
             gain = self._value.get(workflow_id)
             if gain is not None:
                 total += gain.of(agents)
         return round(total, _EXACT)
 
-    def remaining_calls(self, workflow_id: str) -> float | None:
-        """The calls that a workflow's forecast expects within K steps, later ones discounted by
-        gamma as in eq. (2); None without a forecast.
+    def calls_left(self, workflow_id: str) -> float | None:
+        """Calls expected of a workflow from its present one on, that one included; None without a
+        forecast that goes so far."""
+        return self._calls_left.get(workflow_id)
 
-        It is the Score that the workflow gives to a node which every agent touches.
-        """
-        gain = self._gain.get(workflow_id)
-        return None if gain is None else sum(gain.weights.values())
-
-    def _tie_key(self, node: CacheNode) -> float:
-        if self._tie is TieRule.NEWEST:
-            return -node.last_access_s
+    def _age(self, tag: Tag) -> int:
+        """Of the oldest active workflow, the larger the older."""
         orders = [
             workflow.order
-            for workflow_id in node.accesses
+            for workflow_id in tag.accesses
             if (workflow := self.workflows.get(workflow_id)) is not None and workflow.active
         ]
-        return -float(min(orders, default=0))
+        return -min(orders, default=0)
 
     # ---- what changes it ----
 
@@ -120,6 +132,10 @@ class HePolicy(EvictionPolicy):
         one_step = dict(zip(forecast.agents, next_step, strict=True))
         self._value[workflow_id] = WorkflowGain(application, one_step, self._access)
         self._replace_gain(workflow_id, WorkflowGain(application, weights, self._access))
+        if forecast.remaining_calls is None:
+            self._calls_left.pop(workflow_id, None)
+        else:
+            self._calls_left[workflow_id] = 1.0 + forecast.remaining_calls
         self._settle()
 
     def on_event(self, event: WorkflowEvent) -> None:
@@ -137,13 +153,12 @@ class HePolicy(EvictionPolicy):
         self._access.observe(application_of(workflow_id), invocation.agent, known, touched)
         super().on_call_finished(path, invocation)
 
-    def _tagged(self, node: CacheNode, workflow_id: str, before: frozenset[str] | None) -> None:
+    def _tagged(self, tag: Tag, workflow_id: str, before: frozenset[str] | None) -> None:
         gain = self._gain.get(workflow_id)
         if gain is not None:
-            node.score += gain.of(node.accesses[workflow_id])
+            tag.score += gain.of(tag.accesses[workflow_id])
             if before is not None:
-                node.score -= gain.of(before)
-        super()._tagged(node, workflow_id, before)
+                tag.score -= gain.of(before)
 
     def _phase_changed(self, transition: Transition) -> None:
         if transition.phase is not WorkflowPhase.ACTIVE:
@@ -151,33 +166,24 @@ class HePolicy(EvictionPolicy):
         super()._phase_changed(transition)
 
     def _replace_gain(self, workflow_id: str, gain: WorkflowGain | None) -> None:
-        """Swap a workflow's forecast for another, or none; only its nodes move."""
+        """Swap a workflow's forecast for another, or none; only its tags move."""
         old = self._gain.pop(workflow_id, None)
         if gain is None:
             self._value.pop(workflow_id, None)
+            self._calls_left.pop(workflow_id, None)
             if old is None:
                 return
         else:
             self._gain[workflow_id] = gain
-        changes: dict[frozenset[str], float] = {}
-        fallen: list[CacheNode] = []
-        for node in self._nodes_of.get(workflow_id, {}).values():
-            agents = node.accesses[workflow_id]
-            change = changes.get(agents)
-            if change is None:
-                change = changes[agents] = _difference(gain, old, agents)
-            if change:
+        tags = self._tags.of(workflow_id)
+        for tag in tags:
+            agents = tag.accesses[workflow_id]
+            gained = 0.0 if gain is None else gain.of(agents)
+            if not tag.active_workflows:
                 # With nobody left to come back, what rounding left over is exactly nothing.
-                node.score = node.score + change if node.active_workflows else 0.0
-            if change < 0.0:
-                fallen.append(node)
-        # A rise, the eviction order finds by itself.
-        for index in self._indexes:
-            index.all_fell(fallen)
-
-
-def _difference(
-    new: WorkflowGain | None, old: WorkflowGain | None, agents: frozenset[str]
-) -> float:
-    """What a node that ``agents`` accessed gains when ``old`` makes way for ``new``."""
-    return (0.0 if new is None else new.of(agents)) - (0.0 if old is None else old.of(agents))
+                tag.score = 0.0
+            elif len(tag.accesses) == 1:
+                tag.score = gained
+            else:
+                tag.score += gained - (0.0 if old is None else old.of(agents))
+        self._rerank(tags)

@@ -1,123 +1,178 @@
-"""An ordered set of eviction candidates: O(1) peek, O(log n) change."""
+"""The order of one tier's eviction candidates, on two levels."""
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
+from pbkv.policy.heap import LazyHeap
 from pbkv.policy.node import CacheNode
+from pbkv.policy.tag import Tag
 
-Priority = tuple[Any, ...]
-"""Orders candidates, smallest evicted first. All priorities of one index compare."""
+Rank = tuple[Any, ...]
+"""Orders tags, smallest first. All ranks of one index compare."""
+
+
+Place = tuple[Rank, float, int]
+"""Rank, key and id of a node: where it stands among candidates."""
+
+
+def recency(node: CacheNode) -> float:
+    """Orders nodes of one rank: the one accessed longest ago goes first."""
+    return node.last_access_s
+
+
+def _newest_first(node: CacheNode) -> float:
+    return -node.last_access_s
 
 
 class EvictionIndex:
-    """Candidates ordered by a priority that is read from the node when it matters.
+    """Candidates by (rank of the tag, key of the node, node id), smallest first.
 
-    A binary heap with lazy repair. Invariant: every candidate has an entry, the one that
-    ``_recorded`` names, whose priority is not above its true one. A rise (an access makes a node
-    more recent) needs no call, it is found when the entry reaches the top; a fall (its workflow
-    retires) must be announced with :meth:`fell`. Announced falls are settled together, at the next
-    look or at :meth:`settle`, and cost a push only where the priority is below what is recorded by
-    then: a forecast that goes and the next one that comes often cancel out. A node that leaves
-    keeps its entry, so that one that comes back, as leaves do at every unlock, usually finds it
-    still good.
+    The nodes of one tag form a group, ordered among themselves; a heap of groups is ordered by
+    rank, then by the first node. So a change of rank, as by a forecast, costs O(log groups) for all
+    nodes of the tag, and a victim O(log n).
 
-    All other entries are waste. They are dropped when they reach the top, and the heap is rebuilt
-    from the recorded priorities when more than half of it is waste: memory is O(candidates).
+    Every change of a rank must be announced with :meth:`changed`. Keys are read when it matters: a
+    rise is found by itself, a fall must be announced with :meth:`touched`. ``newest_first`` says,
+    as part of the rank, for which tags the key is turned round: there an access is a fall.
     """
 
-    def __init__(self, priority: Callable[[CacheNode], Priority]) -> None:
-        self._priority = priority
-        self._nodes: dict[int, CacheNode] = {}
-        # Ties end at the node id, which is the same on every rank.
-        self._heap: list[tuple[Priority, int]] = []
-        self._recorded: dict[int, Priority] = {}
-        self._fallen: dict[int, CacheNode] = {}
+    def __init__(
+        self,
+        rank: Callable[[Tag], Rank],
+        key: Callable[[CacheNode], float] = recency,
+        newest_first: Callable[[Tag], bool] | None = None,
+    ) -> None:
+        self._rank = rank
+        self._key = key
+        self._newest_first = newest_first
+        self._groups: dict[Tag, _Group] = {}
+        self._made_groups = 0
+        self._order: LazyHeap[_Group] = LazyHeap(self._priority)
 
     def __len__(self) -> int:
-        return len(self._nodes)
+        return sum(len(group.nodes.items) for group in self._groups.values())
 
     def __contains__(self, node: CacheNode) -> bool:
-        return node.node_id in self._nodes
+        group = self._groups.get(node.tag)
+        return group is not None and node.node_id in group.nodes.items
 
     def add(self, node: CacheNode) -> None:
         """Make ``node`` a candidate; no effect if it is one."""
-        if node.node_id not in self._nodes:
-            self._nodes[node.node_id] = node
-            self._record(node)
+        tag = node.tag
+        group = self._groups.get(tag)
+        if group is None:
+            group = self._groups[tag] = _Group(self._made_groups, tag, self._key)
+            self._made_groups += 1
+        group.nodes.add(node.node_id, node)
+        if group.newest is not None:
+            group.newest.add(node.node_id, node)
+        number = group.number
+        if number in self._order.items:
+            self._order.fell(number)
+        else:
+            self._order.add(number, group)
 
     def discard(self, node: CacheNode) -> None:
         """``node`` is no candidate any more; no effect if it was none."""
-        self._nodes.pop(node.node_id, None)
+        group = self._groups.get(node.tag)
+        if group is not None:
+            self._take(group, node)
 
-    def fell(self, node: CacheNode) -> None:
-        """The priority of ``node`` may have fallen."""
-        node_id = node.node_id
-        if node_id in self._nodes:
-            self._fallen[node_id] = node
+    def moved(self, node: CacheNode, old: Tag) -> None:
+        """``node.tag`` was ``old``."""
+        group = self._groups.get(old)
+        if group is not None and node.node_id in group.nodes.items:
+            self._take(group, node)
+            self.add(node)
 
-    def all_fell(self, nodes: Iterable[CacheNode]) -> None:
-        """As :meth:`fell`, of many nodes at once."""
-        members, fallen = self._nodes, self._fallen
-        if members:
-            for node in nodes:
-                node_id = node.node_id
-                if node_id in members:
-                    fallen[node_id] = node
+    def changed(self, tag: Tag) -> None:
+        """The rank of ``tag`` may be any other now."""
+        group = self._groups.get(tag)
+        if group is not None:
+            group.rank = None
+            self._order.fell(group.number)
+
+    def touched(self, node: CacheNode) -> None:
+        """The key of ``node`` may have fallen, and the rank of its tag have changed."""
+        group = self._groups.get(node.tag)
+        if group is not None:
+            group.rank = None
+            group.nodes.fell(node.node_id)
+            if group.newest is not None:
+                group.newest.fell(node.node_id)
+            self._order.fell(group.number)
+
+    def drop(self, tag: Tag) -> None:
+        """``tag`` has no node any more."""
+        group = self._groups.pop(tag, None)
+        if group is not None:
+            self._order.discard(group.number)
 
     def settle(self) -> None:
         """Do now what the next :meth:`peek` would have to do first."""
-        if self._fallen:
-            fallen, self._fallen = self._fallen, {}
-            members, record = self._nodes, self._record
-            for node_id, node in fallen.items():
-                if node_id in members:
-                    record(node)
+        self._order.settle()
 
     def clear(self) -> None:
-        self._fallen.clear()
-        self._nodes.clear()
-        self._heap.clear()
-        self._recorded.clear()
+        self._groups.clear()
+        self._order.clear()
 
     def peek(self) -> CacheNode | None:
         """The candidate to evict first, or None. It stays a candidate."""
-        self.settle()
-        heap = self._heap
-        while heap:
-            recorded, node_id = heap[0]
-            if self._recorded.get(node_id) is not recorded:
-                heapq.heappop(heap)
-                continue
-            node = self._nodes.get(node_id)
-            if node is None:
-                heapq.heappop(heap)
-                del self._recorded[node_id]
-                continue
-            current = self._priority(node)
-            if current == recorded:
-                return node
-            self._recorded[node_id] = current
-            heapq.heapreplace(heap, (current, node_id))
-        return None
+        first = self._order.peek()
+        return None if first is None else first[1].head
+
+    def place(self, node: CacheNode) -> Place:
+        """Where ``node`` stands, or would stand."""
+        tag = node.tag
+        key = self._key(node)
+        turned = self._newest_first is not None and self._newest_first(tag)
+        return (self._rank(tag), -key if turned else key, node.node_id)
 
     def ordered(self) -> list[CacheNode]:
         """All candidates in order. O(n log n): for inspection, not for eviction."""
-        return sorted(self._nodes.values(), key=lambda node: (self._priority(node), node.node_id))
+        nodes = (node for group in self._groups.values() for node in group.nodes.items.values())
+        return sorted(nodes, key=self.place)
 
-    def _record(self, node: CacheNode) -> None:
-        priority = self._priority(node)
-        node_id = node.node_id
-        recorded = self._recorded.get(node_id)
-        if recorded is None or priority < recorded:
-            self._recorded[node_id] = priority
-            heapq.heappush(self._heap, (priority, node_id))
-            if len(self._heap) > 2 * len(self._nodes) + 64:
-                self._rebuild()
+    def _take(self, group: _Group, node: CacheNode) -> None:
+        group.nodes.discard(node.node_id)
+        if group.newest is not None:
+            group.newest.discard(node.node_id)
+        if not group.nodes.items:
+            self._order.discard(group.number)
 
-    def _rebuild(self) -> None:
-        self._recorded = {node_id: self._recorded[node_id] for node_id in self._nodes}
-        self._heap = [(priority, node_id) for node_id, priority in self._recorded.items()]
-        heapq.heapify(self._heap)
+    def _priority(self, group: _Group) -> Place:
+        """The place of its first node, which is ``group.head`` from now on."""
+        rank = group.rank
+        if rank is None:
+            tag = group.tag
+            rank = group.rank = self._rank(tag)
+            group.turned = self._newest_first is not None and self._newest_first(tag)
+        first = group.newest_heap().peek() if group.turned else group.nodes.peek()
+        assert first is not None, "only groups with nodes are in the order"
+        key, group.head = first
+        return (rank, key, group.head.node_id)
+
+
+class _Group:
+    """The candidates of one tag, and what was last read of it."""
+
+    __slots__ = ("head", "newest", "nodes", "number", "rank", "tag", "turned")
+
+    def __init__(self, number: int, tag: Tag, key: Callable[[CacheNode], float]) -> None:
+        self.number = number
+        self.tag = tag
+        self.rank: Rank | None = None
+        self.turned = False
+        self.head: CacheNode | None = None
+        self.nodes: LazyHeap[CacheNode] = LazyHeap(key)
+        self.newest: LazyHeap[CacheNode] | None = None
+
+    def newest_heap(self) -> LazyHeap[CacheNode]:
+        """The same nodes turned round, kept from the first time anybody asks."""
+        if self.newest is None:
+            self.newest = LazyHeap(_newest_first)
+            for node in self.nodes.items.values():
+                self.newest.add(node.node_id, node)
+        return self.newest

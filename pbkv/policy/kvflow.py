@@ -10,9 +10,10 @@ from pbkv.errors import SettingsError
 from pbkv.events import EventKind, WorkflowEvent
 from pbkv.forecast import Forecast
 from pbkv.policy.base import EvictionReason
-from pbkv.policy.index import Priority
+from pbkv.policy.index import Rank
 from pbkv.policy.node import CacheNode
 from pbkv.policy.pbkv import PbkvPolicy
+from pbkv.policy.tag import Tag
 from pbkv.settings import PolicySettings
 
 
@@ -38,26 +39,26 @@ class KvflowPolicy(PbkvPolicy):
             )
         self._steps = {agent: _distances(graph, agent) for agent in graph}
 
-    def steps_to_execution(self, node: CacheNode) -> float:
-        """Calls until the node is used again, at least 1; infinity if it never is."""
+    def steps_to_execution(self, tag: Tag) -> float:
+        """Calls until nodes of ``tag`` are used again, at least 1; infinity if they never are."""
         nearest = math.inf
-        for workflow_id, agents in node.accesses.items():
+        for workflow_id, agents in tag.accesses.items():
             workflow = self.workflows.get(workflow_id)
             if workflow is not None:
                 distances = self._steps.get(workflow.agent, {})
                 nearest = min(nearest, *(distances.get(agent, math.inf) for agent in agents))
         return nearest
 
-    def priority(self, node: CacheNode) -> Priority:
-        return (-self.steps_to_execution(node), node.last_access_s)
+    def rank(self, tag: Tag) -> Rank:
+        return (-self.steps_to_execution(tag),)
 
     def explain(self, node: CacheNode) -> EvictionReason:
-        finite = math.isfinite(self.steps_to_execution(node))
+        finite = math.isfinite(self.steps_to_execution(node.tag))
         return EvictionReason.SCORE if finite else EvictionReason.RECENCY
 
-    def value(self, node: CacheNode) -> float:
-        """What prefetch ranks by: 1 for a node of the very next agent, else 0."""
-        return 1.0 if self.steps_to_execution(node) == 1.0 else 0.0
+    def tag_value(self, tag: Tag) -> float:
+        """What prefetch ranks by: 1 for nodes of the very next agent, else 0."""
+        return 1.0 if self.steps_to_execution(tag) == 1.0 else 0.0
 
     def on_forecast(self, forecast: Forecast) -> None:
         """The graph is all that this policy believes."""
@@ -65,8 +66,7 @@ class KvflowPolicy(PbkvPolicy):
     def on_event(self, event: WorkflowEvent) -> None:
         super().on_event(event)
         if event.kind is EventKind.INVOKE:
-            for node in self.nodes_of(event.workflow_id):
-                self._changed(node)
+            self._rerank(self._tags.of(event.workflow_id))
 
 
 def _distances(graph: Mapping[str, Sequence[str]], start: str) -> dict[str, float]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pbkv.forecast import Forecast
 from pbkv.policy.base import EvictionPolicy, EvictionReason
-from pbkv.policy.index import Priority
+from pbkv.policy.index import Rank
 from pbkv.policy.node import CacheNode
+from pbkv.policy.tag import Tag
 
 
 class LaePolicy(EvictionPolicy):
@@ -17,10 +18,8 @@ class LaePolicy(EvictionPolicy):
 
     name = "lae"
 
-    def priority(self, node: CacheNode) -> Priority:
-        if node.retired:
-            return (0, node.num_workflows, node.last_access_s)
-        return (1, 0, node.last_access_s)
+    def rank(self, tag: Tag) -> Rank:
+        return (1, 0) if tag.active_workflows else (0, tag.num_workflows)
 
     def explain(self, node: CacheNode) -> EvictionReason:
         return EvictionReason.RETIRED if node.retired else EvictionReason.RECENCY

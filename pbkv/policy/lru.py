@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pbkv.forecast import Forecast
 from pbkv.policy.base import EvictionPolicy, EvictionReason
-from pbkv.policy.index import Priority
+from pbkv.policy.index import Rank
 from pbkv.policy.node import CacheNode
+from pbkv.policy.tag import Tag
 
 
 class LruPolicy(EvictionPolicy):
@@ -13,8 +14,8 @@ class LruPolicy(EvictionPolicy):
 
     name = "lru"
 
-    def priority(self, node: CacheNode) -> Priority:
-        return (node.last_access_s,)
+    def rank(self, tag: Tag) -> Rank:
+        return ()
 
     def explain(self, node: CacheNode) -> EvictionReason:
         return EvictionReason.RECENCY

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
+
+from pbkv.policy.tag import UNTAGGED, Tag
 
 
 class Tier(StrEnum):
@@ -17,31 +20,20 @@ class CacheNode:
 
     The engine (or the simulator) owns the tree and makes one of these per node, usually as a
     subclass whose ``num_tokens``, ``last_access_s``, ``locked`` and ``backed_up`` read the tree.
-    The other fields belong to the policy:
-
-    * ``accesses``: workflow id -> the agents of it that accessed the node, for every workflow still
-      remembered, active or retired. The agent sets are shared between nodes and immutable.
-    * ``active_workflows``: how many of those workflows are active.
-    * ``forgotten_workflows``: how many accessed the node and are no longer remembered.
-    * ``score``: the part of Score(c) that forecasts give, of a policy that uses them.
-    * ``waiting``: how many requests in the engine's queue will read the node.
+    ``tag`` belongs to the policy; the properties below read it. Many nodes share one.
 
     ``last_access_s`` may be any clock that grows with every access; the engine uses its tree's
     logical counter, which is the same on every tensor-parallel rank.
     """
 
     __slots__ = (
-        "accesses",
-        "active_workflows",
         "backed_up",
-        "forgotten_workflows",
         "last_access_s",
         "locked",
         "node_id",
         "num_tokens",
         "parent_id",
-        "score",
-        "waiting",
+        "tag",
     )
 
     node_id: int
@@ -50,11 +42,7 @@ class CacheNode:
     last_access_s: float
     locked: bool
     backed_up: bool
-    accesses: dict[str, frozenset[str]]
-    active_workflows: int
-    forgotten_workflows: int
-    score: float
-    waiting: int
+    tag: Tag
 
     def __init__(
         self,
@@ -72,12 +60,33 @@ class CacheNode:
         self.reset_accesses()
 
     def reset_accesses(self) -> None:
-        """Start the policy's fields empty."""
-        self.accesses = {}
-        self.active_workflows = 0
-        self.forgotten_workflows = 0
-        self.score = 0.0
-        self.waiting = 0
+        """Nobody accessed the node yet."""
+        self.tag = UNTAGGED
+
+    @property
+    def accesses(self) -> Mapping[str, frozenset[str]]:
+        """Workflow id -> the agents of it that accessed the node, see :class:`Tag`."""
+        return self.tag.accesses
+
+    @property
+    def active_workflows(self) -> int:
+        """How many active workflows accessed the node."""
+        return self.tag.active_workflows
+
+    @property
+    def forgotten_workflows(self) -> int:
+        """How many workflows accessed the node and are no longer remembered."""
+        return self.tag.forgotten_workflows
+
+    @property
+    def score(self) -> float:
+        """The part of Score(c) that forecasts give, of a policy that uses them."""
+        return self.tag.score
+
+    @property
+    def waiting(self) -> int:
+        """How many requests in the engine's queue will read the node."""
+        return self.tag.waiting
 
     @property
     def retired(self) -> bool:
@@ -86,9 +95,9 @@ class CacheNode:
         A node that no known workflow accessed, such as one of a request without identity, has
         nobody who would come back to it and counts as retired.
         """
-        return self.active_workflows == 0
+        return self.tag.active_workflows == 0
 
     @property
     def num_workflows(self) -> int:
         """How many workflows ever accessed the node."""
-        return len(self.accesses) + self.forgotten_workflows
+        return self.tag.num_workflows

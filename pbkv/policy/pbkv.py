@@ -6,7 +6,6 @@ from __future__ import annotations
 from pbkv.policy.he import HePolicy
 from pbkv.policy.node import CacheNode, Tier
 from pbkv.policy.prefetch import ValuePrefetcher
-from pbkv.policy.score import WorkflowGain
 from pbkv.settings import PolicySettings
 
 
@@ -21,7 +20,8 @@ class PbkvPolicy(HePolicy):
 
     def __init__(self, settings: PolicySettings) -> None:
         super().__init__(settings)
-        self.prefetcher = ValuePrefetcher(self.value, self.missing_ancestors)
+        self.prefetcher = ValuePrefetcher(self.tag_value, self.missing_ancestors)
+        self._indexes.append(self.prefetcher.candidates)
 
     @property
     def displaced_share(self) -> float:
@@ -40,32 +40,11 @@ class PbkvPolicy(HePolicy):
         super().on_split(parent, child)
         self._update_prefetchable(parent)
 
-    def on_remove(self, node: CacheNode) -> None:
-        super().on_remove(node)
-        self.prefetcher.discard(node)
-
-    def clear_nodes(self) -> None:
-        super().clear_nodes()
-        self.prefetcher.clear()
-
-    def _changed(self, node: CacheNode) -> None:
-        super()._changed(node)
-        self.prefetcher.rose(node)
-
-    def _settle(self) -> None:
-        super()._settle()
-        self.prefetcher.settle()
-
-    def _replace_gain(self, workflow_id: str, gain: WorkflowGain | None) -> None:
-        super()._replace_gain(workflow_id, gain)
-        if gain is not None:
-            self.prefetcher.all_rose(self._nodes_of.get(workflow_id, {}).values())
-
     def _update_prefetchable(self, node: CacheNode) -> None:
         if self.tiers_of(node) == {Tier.HOST}:
-            self.prefetcher.add(node)
+            self.prefetcher.candidates.add(node)
         else:
-            self.prefetcher.discard(node)
+            self.prefetcher.candidates.discard(node)
 
     def missing_ancestors(self, node: CacheNode) -> list[CacheNode]:
         """Ancestors that are not on the device, the highest first."""

@@ -1,15 +1,17 @@
 """The order in which an engine admits waiting requests.
 
-The oldest workflow goes first, so that workflows end and give their cache back; a request whose
-prompt is cached is moved ahead, so that the cache is read before it is evicted. In seconds, the
-smallest first::
+The oldest workflow goes first, so that workflows end and give their cache back. One with few calls
+left is taken for older, since it ends soonest, and one whose prompt is cached too, so that the
+cache is read before it is evicted. With D and N the duration and the number of calls of a usual
+workflow (:mod:`pbkv.pace`), in seconds, the smallest first::
 
-    rank = workflow start + c * remaining calls - b * (cached / prompt) / (1 + reuse)
+    rank = workflow start + D * (r * calls left / N - b * (cached / prompt) / (1 + reuse))
 
-``b`` is what a prompt that is cached whole is worth, ``c`` what every further call of the workflow
-costs. Reuse is the mean Score of the cached nodes, the number by which eviction keeps them: what
-others will come back for waits without being lost, so it earns less. Without forecasts reuse is 0
-and remaining calls are unknown, and the rank is age and cache alone.
+``b`` is what a prompt that is cached whole is worth and ``r`` what a whole workflow ahead costs,
+both in usual workflows: an engine whose workflows take minutes and one whose workflows take seconds
+need the same numbers. Reuse is the mean Score of the cached nodes, the number by which eviction
+keeps them: what others will come back for waits without being lost, so it earns less. Calls left
+come from a forecast that goes that far, else from the usual number of calls.
 
 A workflow that has just begun would wait as long as older ones keep calling. So a request that has
 waited for ``max_wait_s`` is overdue, and overdue requests go ahead of all others, first come, first
@@ -20,9 +22,10 @@ fits; when every request waits longer than the bound, the order is that of arriv
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pbkv.pace import Pace
 from pbkv.settings import PolicySettings
 
 QueueKey = tuple[int, float, int]
@@ -36,8 +39,9 @@ class QueueEntry:
     Times are on one clock, the same on every rank. ``started_s`` is the start of the request's
     workflow, its own arrival if it has none. ``arrival`` counts requests as they come and decides
     ties. ``cached_tokens`` are those of the prompt that are on the device. ``reuse`` is the mean
-    Score of these tokens' nodes, without this request's own claim to them.
-    ``remaining_calls`` is how many calls of the workflow are expected to follow, None if unknown.
+    Score of these tokens' nodes, without this request's own claim to them. ``calls_made`` are the
+    calls of the workflow before this one. ``calls_left`` is how many are expected from this one on,
+    itself included, None if only the usual number can tell.
     """
 
     started_s: float
@@ -46,7 +50,8 @@ class QueueEntry:
     prompt_tokens: int
     cached_tokens: int = 0
     reuse: float = 0.0
-    remaining_calls: float | None = None
+    calls_made: int = 0
+    calls_left: float | None = None
 
     @property
     def cached_share(self) -> float:
@@ -56,20 +61,20 @@ class QueueEntry:
 
 @dataclass(frozen=True, slots=True)
 class QueueOrder:
-    """The weights of the order: ``b``, ``c`` and the bound of the module's docstring, in seconds.
+    """The weights of the order: ``b``, ``r`` and the bound of the module's docstring.
 
-    With ``b`` and ``c`` 0 workflows go by their start alone.
+    With both weights 0 workflows go by their start alone.
     """
 
-    cached_bonus_s: float
-    remaining_call_s: float
+    cached_weight: float
+    remaining_weight: float
     max_wait_s: float
 
     @classmethod
     def of(cls, settings: PolicySettings) -> QueueOrder:
         return cls(
-            cached_bonus_s=settings.queue_cached_bonus_s,
-            remaining_call_s=settings.queue_remaining_call_s,
+            cached_weight=settings.queue_cached_weight,
+            remaining_weight=settings.queue_remaining_weight,
             max_wait_s=settings.queue_max_wait_s,
         )
 
@@ -77,27 +82,17 @@ class QueueOrder:
         """Whether the request has waited for as long as the bound allows."""
         return now_s - entry.arrived_s >= self.max_wait_s
 
-    def key(self, entry: QueueEntry, now_s: float, usual_remaining: float = 0.0) -> QueueKey:
-        """Where the request stands at ``now_s``. ``usual_remaining`` stands in for an unknown
-        number of remaining calls."""
+    def key(self, entry: QueueEntry, now_s: float, usual: Pace) -> QueueKey:
+        """Where the request stands at ``now_s``, where ``usual`` is what workflows usually are."""
         if self.overdue(entry, now_s):
             return (0, 0.0, entry.arrival)
-        remaining = entry.remaining_calls
-        rank_s = (
-            entry.started_s
-            + self.remaining_call_s * (usual_remaining if remaining is None else remaining)
-            - self.cached_bonus_s * entry.cached_share / (1.0 + entry.reuse)
-        )
-        return (1, rank_s, entry.arrival)
+        left = entry.calls_left
+        if left is None:
+            left = usual.calls_left(entry.calls_made)
+        ahead = self.remaining_weight * left / usual.calls
+        cached = self.cached_weight * entry.cached_share / (1.0 + entry.reuse)
+        return (1, entry.started_s + usual.duration_s * (ahead - cached), entry.arrival)
 
-    def keys(self, entries: Sequence[QueueEntry], now_s: float) -> list[QueueKey]:
-        """The keys of a whole queue. A workflow without a forecast counts as the mean of those
-        with one, so that a forecast that is late neither helps nor harms."""
-        usual = usual_remaining(entries)
+    def keys(self, entries: Sequence[QueueEntry], now_s: float, usual: Pace) -> list[QueueKey]:
+        """The keys of a whole queue."""
         return [self.key(entry, now_s, usual) for entry in entries]
-
-
-def usual_remaining(entries: Iterable[QueueEntry]) -> float:
-    """Mean of the known numbers of remaining calls, 0 if none is known."""
-    known = [entry.remaining_calls for entry in entries if entry.remaining_calls is not None]
-    return sum(known) / len(known) if known else 0.0

@@ -1,6 +1,7 @@
 """Predictors of the next agents, selectable by name.
 
-``markov`` learns while it serves. A name such as ``my_package.forecasts:make`` is a predictor from
+``markov`` learns while it serves. ``checkpoint`` serves what was trained before, of whatever family
+the checkpoint is. A name such as ``my_package.forecasts:make`` is a predictor from
 outside: the function ``make`` in that module is called with the settings and returns one.
 """
 
@@ -25,7 +26,27 @@ def _make_markov(settings: PolicySettings) -> Predictor:
     return MarkovPredictor(steps=steps)
 
 
-PREDICTORS: dict[str, Callable[[PolicySettings], Predictor]] = {"markov": _make_markov}
+def _load_checkpoint(settings: PolicySettings) -> Predictor:
+    if not settings.predictor_checkpoint:
+        raise SettingsError(
+            "predictor checkpoint needs predictor_checkpoint, and there is none, or none yet"
+        )
+    path = Path(settings.predictor_checkpoint)
+    if not path.is_dir():
+        return MarkovPredictor.load(path, steps=settings.lookahead_steps)
+    try:
+        # Imported here: it needs torch, and the core does not.
+        module = import_module("pbkv.predict.network_predictor")
+    except ImportError as problem:
+        raise SettingsError(f"checkpoint {path} needs torch: {problem}") from None
+    predictor: Predictor = module.NetworkPredictor.load(path, steps=settings.lookahead_steps)
+    return predictor
+
+
+PREDICTORS: dict[str, Callable[[PolicySettings], Predictor]] = {
+    "markov": _make_markov,
+    "checkpoint": _load_checkpoint,
+}
 
 
 def make_predictor(settings: PolicySettings) -> Predictor | None:

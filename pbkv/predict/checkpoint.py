@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -32,8 +32,30 @@ def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
     partial.replace(path)
 
 
+def read_family(path: Path) -> str:
+    """The family that the checkpoint at ``path`` is of. Raises :class:`InvalidCheckpoint`."""
+    return str(_read_header(path)[1].get("family"))[:40]
+
+
 def read_checkpoint(path: Path, family: str, content: type[Content]) -> Content:
     """The checkpoint of ``family`` at ``path``. Raises :class:`InvalidCheckpoint` in one line."""
+    text, header = _read_header(path)
+    if header.get("family") != family:
+        raise InvalidCheckpoint(
+            f"checkpoint {path} is of family {str(header.get('family'))[:40]!r}, not {family!r}"
+        )
+    try:
+        return content.model_validate_json(text)
+    except ValidationError as problem:
+        first = problem.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"]) or "content"
+        raise InvalidCheckpoint(
+            f"checkpoint {path} is damaged at {where}: {first['msg']}"
+        ) from None
+
+
+def _read_header(path: Path) -> tuple[str, dict[str, Any]]:
+    """The text of a checkpoint, and its content as far as its format is known."""
     try:
         text = path.read_text()
         header = json.loads(text)
@@ -48,15 +70,4 @@ def read_checkpoint(path: Path, family: str, content: type[Content]) -> Content:
             f"checkpoint {path} has format {str(header['format'])[:20]}; "
             f"this version reads format {FORMAT_VERSION}"
         )
-    if header.get("family") != family:
-        raise InvalidCheckpoint(
-            f"checkpoint {path} is of family {str(header.get('family'))[:40]!r}, not {family!r}"
-        )
-    try:
-        return content.model_validate_json(text)
-    except ValidationError as problem:
-        first = problem.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"]) or "content"
-        raise InvalidCheckpoint(
-            f"checkpoint {path} is damaged at {where}: {first['msg']}"
-        ) from None
+    return text, header

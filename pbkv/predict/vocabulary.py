@@ -7,6 +7,8 @@ from collections.abc import Iterable
 UNKNOWN_AGENT = "<unknown>"
 """Name of column 0. A policy finds no node that this agent accessed, so its share is lost."""
 
+UNKNOWN_COLUMN = 0
+
 MAX_AGENTS = 256
 """Agents that get a column of their own: names come from clients."""
 

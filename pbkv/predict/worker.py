@@ -17,7 +17,13 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from pbkv.forecast import Forecast, OnlinePredictor, Predictor
+from pbkv.forecast import (
+    Forecast,
+    OnlinePredictor,
+    Predictor,
+    RemainingCallsPredictor,
+    WorkflowPredictor,
+)
 from pbkv.policy.score import noisy
 
 logger = logging.getLogger(__name__)
@@ -75,8 +81,8 @@ class ForecastWorker:
         on_batch: Callable[[float], None] = lambda seconds: None,
         on_failure: Callable[[int], None] = lambda forecasts: None,
     ) -> None:
-        self._predictor = predictor
-        self._learner = predictor if isinstance(predictor, OnlinePredictor) else None
+        self._use(predictor)
+        self._replacement: Predictor | None = None
         self._noise = noise
         self._clock = clock
         self._on_batch = on_batch
@@ -105,6 +111,15 @@ class ForecastWorker:
             self._waiting[request.workflow_id] = request
             self._wake.notify()
 
+    @property
+    def wants_hidden_states(self) -> bool:
+        return self._predictor.wants_hidden_states
+
+    def replace(self, predictor: Predictor) -> None:
+        """Use ``predictor`` from the next batch on; what waits is answered by it."""
+        with self._wake:
+            self._replacement = predictor
+
     def drop(self, workflow_id: str) -> None:
         """Nobody wants a forecast of that workflow any more."""
         with self._wake:
@@ -124,6 +139,10 @@ class ForecastWorker:
             finished.append(self._finished.popleft())
         return tuple(finished)
 
+    def _use(self, predictor: Predictor) -> None:
+        self._predictor = predictor
+        self._learner = predictor if isinstance(predictor, OnlinePredictor) else None
+
     # ---- in the thread ----
 
     def _run(self) -> None:
@@ -135,6 +154,9 @@ class ForecastWorker:
                     return
                 workflow_ids = list(self._waiting)[:MAX_BATCH]
                 requests = [self._waiting.pop(workflow_id) for workflow_id in workflow_ids]
+                replacement, self._replacement = self._replacement, None
+            if replacement is not None:
+                self._use(replacement)
             self._learn()
             blind = [request for request in requests if request.hidden_state is None]
             seeing = [request for request in requests if request.hidden_state is not None]
@@ -163,7 +185,7 @@ class ForecastWorker:
     def _forecasts(self, requests: list[ForecastRequest]) -> list[StampedForecast]:
         states = [request.hidden_state.read() for request in requests if request.hidden_state]
         hidden_states = np.stack(states) if states else _no_hidden_states(len(requests))
-        answers = self._predictor.forecast([request.prefix for request in requests], hidden_states)
+        answers = self._ask(requests, hidden_states)
         if len(answers) != len(requests) or not np.isfinite(answers).all():
             raise ValueError(f"{len(requests)} finite forecasts expected, got {answers.shape}")
         agents, version = self._predictor.agents, self._predictor.version
@@ -171,12 +193,37 @@ class ForecastWorker:
         return [
             StampedForecast(
                 Forecast(
-                    request.workflow_id, agents, noisy(answer, self._noise), made_at_s, version
+                    request.workflow_id,
+                    agents,
+                    noisy(answer, self._noise),
+                    made_at_s,
+                    version,
+                    remaining,
                 ),
                 request.stamp,
             )
-            for request, answer in zip(requests, answers, strict=True)
+            for request, answer, remaining in zip(
+                requests, answers, self._remaining_calls(len(requests)), strict=True
+            )
         ]
+
+    def _remaining_calls(self, rows: int) -> list[float] | list[None]:
+        """Of the forecast just made, by row."""
+        if not isinstance(self._predictor, RemainingCallsPredictor):
+            return [None] * rows
+        remaining = self._predictor.remaining_calls
+        if remaining.shape != (rows,) or not np.isfinite(remaining).all():
+            raise ValueError(f"{rows} finite numbers of calls expected, got {remaining.shape}")
+        return [float(calls) for calls in remaining]
+
+    def _ask(
+        self, requests: list[ForecastRequest], hidden_states: NDArray[np.float32]
+    ) -> NDArray[np.float32]:
+        prefixes = [request.prefix for request in requests]
+        if isinstance(self._predictor, WorkflowPredictor):
+            workflow_ids = [request.workflow_id for request in requests]
+            return self._predictor.forecast_workflows(workflow_ids, prefixes, hidden_states)
+        return self._predictor.forecast(prefixes, hidden_states)
 
 
 def _no_hidden_states(rows: int) -> NDArray[np.float32]:

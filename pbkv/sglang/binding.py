@@ -11,7 +11,7 @@ from pbkv.sglang.views import NodeViews
 
 if TYPE_CHECKING:
     from pbkv.sglang.forecasting import Forecaster
-    from pbkv.sglang.hidden_states import HiddenStateCapture
+    from pbkv.sglang.hidden_states import HiddenStateCapture, HiddenStateSink
     from pbkv.sglang.lifecycle import LifecycleSource
     from pbkv.sglang.prefetch import EnginePrefetch
     from pbkv.sglang.queueing import WaitingRequests
@@ -24,7 +24,7 @@ class PolicyBinding:
     ``now_s`` is the clock of rank 0 as last broadcast: every rank uses it instead of its own.
     ``source`` is None on every rank but the first, ``prefetch`` without a policy that prefetches
     or without a host tier. ``forecaster`` is on the first rank, if the policy uses forecasts;
-    ``capture`` beside it, if the predictor wants hidden states.
+    ``capture`` is on the first rank too, if anyone wants hidden states: ``hidden_state_sinks``.
     """
 
     policy: EvictionPolicy
@@ -36,6 +36,7 @@ class PolicyBinding:
     capture: HiddenStateCapture | None = None
     prefetch: EnginePrefetch | None = None
     waiting: WaitingRequests | None = None
+    hidden_state_sinks: tuple[HiddenStateSink, ...] = ()
 
 
 _current: PolicyBinding | None = None

@@ -3,35 +3,43 @@
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pbkv.errors import SettingsError
+from pbkv.errors import InvalidTrace, SettingsError
 from pbkv.policy import make_policy
 from pbkv.policy.pbkv import PbkvPolicy
-from pbkv.predict import check_predictor, make_predictor
-from pbkv.predict.worker import ForecastWorker
 from pbkv.settings import PolicySettings
 from pbkv.sglang import TREE_CORE_NAME
 from pbkv.sglang.binding import PolicyBinding, bind
 from pbkv.sglang.forecasting import Forecaster
+from pbkv.sglang.hidden_trace import HiddenTrace
 from pbkv.sglang.lifecycle import LifecycleSource
+from pbkv.sglang.predictors import check_predictors, make_forecaster
 from pbkv.sglang.prefetch import EnginePrefetch
-from pbkv.sglang.record import EvictionLog, ForecastOutcome, PrometheusRecorder, Recorder
+from pbkv.sglang.record import EvictionLog, PrometheusRecorder, Recorder
 from pbkv.sglang.stream import EventStream
 from pbkv.sglang.version import stop_start
+from pbkv.trace.hidden import ShardFolder
+from pbkv.trace.parquet import pyarrow
 
 if TYPE_CHECKING:
     from sglang.srt.mem_cache.registry import TreeCacheBuildContext
 
+    from pbkv.sglang.hidden_states import HiddenStateSink
 
-def read_settings() -> PolicySettings:
-    """Settings of this process, checked; ends the start with one line if they are wrong."""
+
+def read_settings(hidden_size: int | None = None) -> PolicySettings:
+    """Settings of this process, checked; ends the start with one line if they are wrong.
+
+    With ``hidden_size``, that of the model, also if a predictor's checkpoint does not fit it.
+    """
     try:
         settings = PolicySettings.from_env(os.environ)
         make_policy(settings)
-        check_predictor(settings)
+        check_predictors(settings, hidden_size)
     except SettingsError as problem:
         stop_start(str(problem))
     return settings
@@ -51,7 +59,7 @@ def create_policy_cache(ctx: TreeCacheBuildContext) -> Any:
     recorder = _recorder(settings, ctx, leader)
     binding = PolicyBinding(policy=make_policy(settings), recorder=recorder)
     if leader:
-        _add_forecaster(binding, settings)
+        _add_forecaster(binding, settings, ctx.model_config.hidden_size)
         binding.source = _source(settings, recorder, binding.forecaster)
     if isinstance(binding.policy, PbkvPolicy) and ctx.enable_hierarchical_cache:
         binding.prefetch = EnginePrefetch(binding.policy, recorder, measures=leader)
@@ -82,29 +90,53 @@ def _recorder(settings: PolicySettings, ctx: TreeCacheBuildContext, leader: bool
     return EvictionLog(Path(settings.eviction_log_dir) / name, recorder)
 
 
-def _add_forecaster(binding: PolicyBinding, settings: PolicySettings) -> None:
-    """A predictor in its thread, if the policy has a use for it."""
+def _add_forecaster(binding: PolicyBinding, settings: PolicySettings, hidden_size: int) -> None:
+    """A predictor in its thread, if the policy uses forecasts; and who else wants hidden states."""
     policy, recorder = binding.policy, binding.recorder
+    sinks: list[HiddenStateSink] = []
     try:
-        predictor = make_predictor(settings) if policy.uses_forecasts else None
-    except SettingsError as problem:
+        made = (
+            make_forecaster(settings, policy, recorder, hidden_size)
+            if policy.uses_forecasts
+            else None
+        )
+        if made is not None:
+            forecaster, wants_hidden_states = made
+            policy.workflows.listener = binding.forecaster = forecaster
+            sinks += [forecaster] if wants_hidden_states else []
+        if settings.trace_hidden_dir:
+            sinks.append(_hidden_trace(settings, recorder))
+    except (SettingsError, InvalidTrace) as problem:
         stop_start(str(problem))
-    if predictor is None:
-        return
-    worker = ForecastWorker(
-        predictor,
-        noise=settings.forecast_noise,
-        on_batch=lambda seconds: recorder.took("predict", seconds),
-        on_failure=lambda count: recorder.forecast(ForecastOutcome.FAILED, count),
-    )
-    worker.start()
-    forecaster = Forecaster(worker, policy.workflows, recorder, steps=settings.lookahead_steps)
-    policy.workflows.listener = binding.forecaster = forecaster
-    if predictor.wants_hidden_states:
+    if sinks:
         # Imported here: it needs torch, and most predictors do not need it.
         from pbkv.sglang.hidden_states import HiddenStateCapture
 
-        binding.capture = HiddenStateCapture(forecaster.awaits, forecaster.take_hidden_state)
+        binding.hidden_state_sinks = tuple(sinks)
+        binding.capture = HiddenStateCapture.for_sinks(sinks)
+
+
+def _hidden_trace(settings: PolicySettings, recorder: Recorder) -> HiddenTrace:
+    """The writer of hidden states, its thread started. Raises SettingsError, InvalidTrace."""
+    pyarrow()
+    try:
+        folder = ShardFolder(
+            Path(settings.trace_hidden_dir),
+            settings.replica_id,
+            started_ms=int(time.time() * 1000),
+            max_bytes=settings.trace_hidden_max_mb * 1024 * 1024,
+        )
+    except OSError as problem:
+        raise SettingsError(
+            f"trace_hidden_dir {settings.trace_hidden_dir}: {problem.strerror}"
+        ) from None
+    trace = HiddenTrace(
+        folder,
+        flush_s=settings.trace_hidden_flush_s,
+        on_outcome=lambda outcome, count: recorder.hidden_states_traced(outcome.value, count),
+    )
+    trace.start()
+    return trace
 
 
 def _source(

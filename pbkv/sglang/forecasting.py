@@ -16,6 +16,7 @@ from pbkv.policy import EvictionPolicy
 from pbkv.predict.accuracy import LiveAccuracy
 from pbkv.predict.worker import ForecastRequest, ForecastWorker, HiddenState, Stamp, StampedForecast
 from pbkv.sglang.record import ForecastOutcome, Recorder
+from pbkv.sglang.shadow import ShadowForecasts
 from pbkv.workflow import Workflow, WorkflowRegistry
 
 MAX_ANNOUNCED = 16_384
@@ -32,8 +33,10 @@ class Forecaster:
         recorder: Recorder,
         *,
         steps: int,
+        shadow: ShadowForecasts | None = None,
     ) -> None:
         self._worker = worker
+        self._shadow = shadow
         self._workflows = workflows
         self._recorder = recorder
         self._accuracy = LiveAccuracy(steps)
@@ -45,13 +48,18 @@ class Forecaster:
         prefix = tuple(workflow.history)
         self._accuracy.happened(workflow.workflow_id, workflow.calls, prefix[-1])
         self._worker.observe(prefix[:-1], prefix[-1])
-        self._worker.submit(ForecastRequest(workflow.workflow_id, workflow.stamp, prefix))
+        request = ForecastRequest(workflow.workflow_id, workflow.stamp, prefix)
+        self._worker.submit(request)
+        if self._shadow is not None:
+            self._shadow.on_call(workflow, request)
 
     def on_retire(self, workflow: Workflow) -> None:
         self._worker.drop(workflow.workflow_id)
         self._accuracy.happened(workflow.workflow_id, workflow.calls + 1, None)
         if workflow.history:
             self._worker.observe(tuple(workflow.history), None)
+        if self._shadow is not None:
+            self._shadow.on_retire(workflow)
 
     # ---- hidden states ----
 
@@ -79,13 +87,18 @@ class Forecaster:
         workflow_id, stamp = announced
         workflow = self._workflows.get(workflow_id)
         if workflow is not None and workflow.active and workflow.stamp == stamp:
-            prefix = tuple(workflow.history)
-            self._worker.submit(ForecastRequest(workflow_id, stamp, prefix, state))
+            request = ForecastRequest(workflow_id, stamp, tuple(workflow.history), state)
+            if self._worker.wants_hidden_states:
+                self._worker.submit(request)
+            if self._shadow is not None and self._shadow.wants_hidden_states:
+                self._shadow.submit(request)
 
     # ---- forecasts ----
 
     def collect(self) -> tuple[StampedForecast, ...]:
         """Forecasts finished since the last call. Never blocks."""
+        if self._shadow is not None:
+            self._shadow.collect()
         return self._worker.collect()
 
     def applied(self, stamped: StampedForecast) -> None:
@@ -94,9 +107,17 @@ class Forecaster:
         self._accuracy.made(stamped.forecast, call)
 
     def publish(self) -> None:
-        """Report the accuracy of the forecasts in use."""
+        """Report how good the forecasts in use are, and those of the shadow."""
         for step, accuracy in self._accuracy.by_step():
             self._recorder.forecast_accuracy(step, accuracy)
+        for step, error in self._accuracy.calibration_by_step():
+            self._recorder.forecast_calibration_error(step, error)
+        if self._shadow is None:
+            return
+        for step, accuracy in self._shadow.accuracy.by_step():
+            self._recorder.shadow_accuracy(step, accuracy)
+        for step, error in self._shadow.accuracy.calibration_by_step():
+            self._recorder.shadow_calibration_error(step, error)
 
 
 def apply_forecasts(

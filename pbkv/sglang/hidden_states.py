@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -45,6 +45,22 @@ class _Expected:
     extend_lens: tuple[int, ...]
     last_rows: tuple[int, ...]
     request_ids: tuple[str, ...]
+
+
+class HiddenStateSink(Protocol):
+    """Who wants the hidden states of the requests that were announced to it."""
+
+    def announce(self, request_id: str, workflow_id: str) -> None:
+        """A new request of that workflow; its hidden state may follow."""
+        ...
+
+    def awaits(self, request_id: str) -> bool:
+        """Whether the hidden state of that request is still to come."""
+        ...
+
+    def take_hidden_state(self, request_id: str, state: HiddenState | None) -> None:
+        """The state of an awaited request; None if it could not be captured."""
+        ...
 
 
 class HiddenStateCapture:
@@ -99,6 +115,17 @@ class HiddenStateCapture:
         if expected is not None:
             for request_id in expected.request_ids:
                 self._deliver(request_id, None)
+
+    @classmethod
+    def for_sinks(cls, sinks: Sequence[HiddenStateSink]) -> HiddenStateCapture:
+        """A capture that serves each of ``sinks`` with what it awaits."""
+
+        def deliver(request_id: str, state: HiddenState | None) -> None:
+            for sink in sinks:
+                if sink.awaits(request_id):
+                    sink.take_hidden_state(request_id, state)
+
+        return cls(lambda request_id: any(sink.awaits(request_id) for sink in sinks), deliver)
 
     @staticmethod
     def _completes_prompt(req: Any) -> bool:

@@ -14,6 +14,7 @@ from pbkv.sglang.lifecycle import (
     apply_batch,
     workflows_in_flight,
 )
+from pbkv.sglang.predictors import configured_hidden_size
 from pbkv.sglang.requests import verify_sampling_params
 from pbkv.sglang.version import stop_start
 
@@ -42,7 +43,7 @@ def check_server_args(server_args: Any, *args: Any, **kwargs: Any) -> None:
             "--enable-session-radix-cache is an eviction order of its own; "
             "drop it or --radix-cache-backend pbkv"
         )
-    settings = read_settings()
+    settings = read_settings(configured_hidden_size(server_args.model_path))
     if settings.queue and server_args.schedule_policy != "fcfs":
         stop_start(
             f"--schedule-policy {server_args.schedule_policy} and the queue order "
@@ -93,7 +94,12 @@ def prefetch_around_batch(scheduler: Any, batch: Any, *args: Any, **kwargs: Any)
     """BEFORE a batch is launched: finish loads it could read, start loads behind a decode step."""
     binding = optional_binding()
     if binding is not None and binding.prefetch is not None:
-        binding.prefetch.before_batch(scheduler.tree_cache, decode=batch.forward_mode.is_decode())
+        # Imported here: this module is loaded by every SGLang process.
+        from pbkv.sglang.reserve import needed_tokens
+
+        decode = batch.forward_mode.is_decode()
+        needed = needed_tokens(scheduler, batch, binding.waiting) if decode else 0
+        binding.prefetch.before_batch(scheduler.tree_cache, decode=decode, needed_tokens=needed)
 
 
 def expect_hidden_states(scheduler: Any, batch: Any, *args: Any, **kwargs: Any) -> None:

@@ -90,8 +90,8 @@ def announce_requests(binding: PolicyBinding, tokenized: Iterable[Any]) -> None:
             continue
         if invocation is not None:
             binding.policy.on_event(WorkflowEvent.invoke(invocation))
-            if binding.capture is not None and binding.forecaster is not None:
-                binding.forecaster.announce(request.rid, invocation.workflow_id)
+            for sink in binding.hidden_state_sinks:
+                sink.announce(request.rid, invocation.workflow_id)
 
 
 def workflows_in_flight(scheduler: Any) -> set[str]:

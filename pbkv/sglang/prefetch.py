@@ -1,9 +1,10 @@
 """Loads host nodes onto the device during pure-decode steps (paper 4.3).
 
 Before a decode batch is launched, what the policy planned within S = min(S_a, S_bw) is put on the
-load queue of stock HiCache. S_a is free device space and evictable retired cache; the eviction that
-a load may cause is held to that. S_bw is what the host-to-device link moves during one decode step,
-from running averages that rank 0 measures and broadcasts, so that every rank plans alike.
+load queue of stock HiCache. S_a is free device space and evictable retired cache, less what
+requests will need soon (see :mod:`pbkv.sglang.reserve`); the eviction that a load may cause is held
+to retired cache. S_bw is what the host-to-device link moves during one decode step, from running
+averages that rank 0 measures and broadcasts, so that every rank plans alike.
 
 A load makes its nodes part of the tree at once, while their bytes are still on the way. A request's
 own load-back binds the wait to its batch; a prefetch has no batch, so whatever could read such a
@@ -76,8 +77,11 @@ class EnginePrefetch:
 
     # ---- around batches ----
 
-    def before_batch(self, cache: PolicyRadixCache, *, decode: bool) -> None:
-        """Wait for loads that the batch could read; before a pure-decode batch, start more."""
+    def before_batch(self, cache: PolicyRadixCache, *, decode: bool, needed_tokens: int) -> None:
+        """Wait for loads that the batch could read; before a pure-decode batch, start more.
+
+        ``needed_tokens`` of the device are left to the requests.
+        """
         if self._acks:
             self._reap(wait=self._wait_next or not decode)
         self._wait_next = False
@@ -87,9 +91,9 @@ class EnginePrefetch:
             else:
                 self.link.other_started()
         if decode:
-            self._run(cache)
+            self._run(cache, needed_tokens)
 
-    def _run(self, cache: PolicyRadixCache) -> None:
+    def _run(self, cache: PolicyRadixCache, needed_tokens: int) -> None:
         controller = cache.cache_controller
         if self.bandwidth_tokens <= 0 or controller.load_queue:
             return
@@ -97,7 +101,7 @@ class EnginePrefetch:
             return
         start_s = time.perf_counter()
         budget = PrefetchBudget(
-            free_tokens=cache.free_device_tokens() + self._displaceable(cache),
+            free_tokens=cache.free_device_tokens() - needed_tokens + self._displaceable(cache),
             retired_tokens=min(
                 self._policy.retired_tokens(Tier.DEVICE), cache.tree_core.full_evictable_size()
             ),

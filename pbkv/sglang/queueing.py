@@ -85,6 +85,12 @@ class WaitingRequests:
         """Whether the order of the queue is the plug-in's."""
         return self._order is not None
 
+    def cached_tokens(self, req: Req) -> int:
+        """Tokens of the prompt that were on the device when the path of ``req`` was last looked
+        for; 0 of a request whose path is not followed."""
+        waiting = self._requests.get(req)
+        return 0 if waiting is None else waiting.match.device_tokens
+
     # ---- who waits ----
 
     def joined(self, req: Req) -> None:
@@ -171,7 +177,8 @@ class WaitingRequests:
         waiting = [self._requests.get(req) or self._add(req) for req in queue]
         self.keep(queue)
         entries = [self._entry(request, now_s) for request in waiting]
-        keys = dict(zip(queue, order.keys(entries, now_s), strict=True))
+        usual = self._policy.workflows.pace.usual(now_s)
+        keys = dict(zip(queue, order.keys(entries, now_s, usual), strict=True))
         if priority_sign is None:
             queue.sort(key=keys.__getitem__)
         else:
@@ -191,11 +198,14 @@ class WaitingRequests:
         return waiting.entry
 
     def _new_entry(self, waiting: _Waiting, now_s: float) -> QueueEntry:
-        workflow = remaining = None
+        workflow = None
+        # A request of no workflow is a workflow of one call.
+        calls_left: float | None = 1.0
         if waiting.workflow_id is not None:
             workflow = self._policy.workflows.get(waiting.workflow_id)
+            calls_left = None
             if self._forecasts is not None:
-                remaining = self._forecasts.remaining_calls(waiting.workflow_id)
+                calls_left = self._forecasts.calls_left(waiting.workflow_id)
         if self._forecasts is not None and now_s - waiting.reuse_at_s >= REUSE_FRESH_S:
             waiting.reuse, waiting.reuse_at_s = self._reuse(self._forecasts, waiting), now_s
         return QueueEntry(
@@ -205,7 +215,8 @@ class WaitingRequests:
             prompt_tokens=waiting.prompt_tokens,
             cached_tokens=waiting.match.device_tokens,
             reuse=waiting.reuse,
-            remaining_calls=remaining,
+            calls_made=0 if workflow is None else max(0, workflow.calls - 1),
+            calls_left=calls_left,
         )
 
     def _reuse(self, policy: HePolicy, waiting: _Waiting) -> float:

@@ -49,8 +49,23 @@ class Recorder:
     def forecast_accuracy(self, step: int, accuracy: float) -> None:
         """Share of the recent forecasts whose likeliest agent at ``step`` was right."""
 
+    def forecast_calibration_error(self, step: int, error: float) -> None:
+        """Expected calibration error of the recent forecasts at ``step``."""
+
+    def shadow_accuracy(self, step: int, accuracy: float) -> None:
+        """As :meth:`forecast_accuracy`, of the predictor that does not act."""
+
+    def shadow_calibration_error(self, step: int, error: float) -> None:
+        """As :meth:`forecast_calibration_error`, of the predictor that does not act."""
+
+    def predictor_reload(self, predictor: str, *, applied: bool) -> None:
+        """A changed checkpoint of ``predictor`` (served or shadow) was taken into use, or not."""
+
     def hidden_state(self, *, captured: bool) -> None:
         """The hidden state of a prompt was captured, or was not to be had."""
+
+    def hidden_states_traced(self, outcome: str, count: int) -> None:
+        """What became of the hidden states of ``count`` traced requests."""
 
     def rejected_event(self) -> None:
         """A lifecycle event could not be read."""
@@ -104,8 +119,27 @@ class PrometheusRecorder(Recorder):
             "Prompts whose hidden state a predictor wanted, by whether it was captured",
             ["replica", "captured"],
         )
-        self._accuracy = gauge(
-            "pbkv_forecast_accuracy", "Top-1 accuracy of recent forecasts, by step ahead", "k"
+        self._traced_states = Counter(
+            "pbkv_trace_hidden_states_total",
+            "Hidden states of traced requests, by what became of them",
+            ["replica", "outcome"],
+        )
+        self._reloads = Counter(
+            "pbkv_predictor_reloads_total",
+            "Changed checkpoints, by predictor and by what became of them",
+            ["replica", "predictor", "outcome"],
+        )
+        self._accuracy, self._calibration, self._shadow_accuracy, self._shadow_calibration = (
+            gauge(f"pbkv_{name}", f"{text}, by step ahead", "k")
+            for name, text in (
+                ("forecast_accuracy", "Top-1 accuracy of recent forecasts"),
+                ("forecast_calibration_error", "Expected calibration error of recent forecasts"),
+                ("shadow_forecast_accuracy", "Top-1 accuracy of the shadow's forecasts"),
+                (
+                    "shadow_forecast_calibration_error",
+                    "Expected calibration error of the shadow's forecasts",
+                ),
+            )
         )
         self._workflows = gauge("pbkv_workflows", "Known workflows, by state", "state")
         self._kv_tokens = gauge("pbkv_kv_tokens", "Tokens of device KV cache, by state", "state")
@@ -141,6 +175,22 @@ class PrometheusRecorder(Recorder):
 
     def forecast_accuracy(self, step: int, accuracy: float) -> None:
         self._accuracy.labels(self._replica, str(step)).set(accuracy)
+
+    def forecast_calibration_error(self, step: int, error: float) -> None:
+        self._calibration.labels(self._replica, str(step)).set(error)
+
+    def shadow_accuracy(self, step: int, accuracy: float) -> None:
+        self._shadow_accuracy.labels(self._replica, str(step)).set(accuracy)
+
+    def shadow_calibration_error(self, step: int, error: float) -> None:
+        self._shadow_calibration.labels(self._replica, str(step)).set(error)
+
+    def predictor_reload(self, predictor: str, *, applied: bool) -> None:
+        outcome = "applied" if applied else "refused"
+        self._reloads.labels(self._replica, predictor, outcome).inc()
+
+    def hidden_states_traced(self, outcome: str, count: int) -> None:
+        self._traced_states.labels(self._replica, outcome).inc(count)
 
     def hidden_state(self, *, captured: bool) -> None:
         self._hidden_states.labels(self._replica, str(captured).lower()).inc()

@@ -98,7 +98,12 @@ class TreeWalk:
             return True
         if match.device_end.evicted:
             return True
-        if match.first_host is not None and not match.first_host.evicted:
+        first_host = match.first_host
+        if first_host is not None and (
+            not first_host.evicted
+            # It was split, and what was cut off above it may have been loaded without it.
+            or first_host.parent is not match.device_end
+        ):
             return True
         if match.next_key is None:
             return False

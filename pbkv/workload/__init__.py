@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pbkv.errors import SettingsError
 from pbkv.workload.data import WorkloadDataError, load_call_lengths, load_claims
+from pbkv.workload.financebench import financebench_workflow, sample_questions
 from pbkv.workload.hover import hover_workflow
 from pbkv.workload.sample import sample_call_lengths, sample_claims
 from pbkv.workload.script import ScriptedCall, ScriptedWorkflow, Segment
@@ -31,7 +32,17 @@ def _swebench(count: int, seed: int, scale: float, data_dir: Path | None) -> lis
     ]
 
 
+def _financebench(
+    count: int, seed: int, scale: float, data_dir: Path | None
+) -> list[ScriptedWorkflow]:
+    return [
+        financebench_workflow(question, index, seed=seed, scale=scale)
+        for index, question in enumerate(sample_questions(count, seed))
+    ]
+
+
 WORKLOADS: dict[str, Callable[[int, int, float, Path | None], list[ScriptedWorkflow]]] = {
+    "financebench": _financebench,
     "hover": _hover,
     "swebench": _swebench,
 }

@@ -9,46 +9,55 @@ from prometheus_client.parser import text_string_to_metric_families
 
 POLICY_EVICTED = "pbkv_evicted_tokens_total"
 STOCK_EVICTED = "sglang:evicted_tokens_total"
+PREFETCHED = "pbkv_prefetched_tokens_total"
+PREFETCH_USED = "pbkv_prefetch_used_tokens_total"
 
 
 @dataclass(frozen=True, slots=True)
-class Evicted:
-    """Tokens evicted since the engine started.
+class EngineCounters:
+    """Tokens since the engine started.
 
-    ``by_reason`` is empty for a stock engine, which gives none. ``device_total`` is the engine's
-    own count of tokens that left the device, in every variant.
+    ``evicted_by_reason`` is empty for a stock engine, which gives none. ``evicted_device`` is the
+    engine's own count of tokens that left the device, in every variant. ``prefetched`` came onto
+    the device ahead of any request, ``prefetch_used`` of them were read by one.
     """
 
-    by_reason: dict[str, int]
-    device_total: int
+    evicted_by_reason: dict[str, int]
+    evicted_device: int
+    prefetched: int = 0
+    prefetch_used: int = 0
 
-    def since(self, before: Evicted) -> Evicted:
-        """What was evicted after ``before``."""
-        return Evicted(
+    def since(self, before: EngineCounters) -> EngineCounters:
+        """What happened after ``before``."""
+        return EngineCounters(
             {
-                reason: tokens - before.by_reason.get(reason, 0)
-                for reason, tokens in self.by_reason.items()
+                reason: tokens - before.evicted_by_reason.get(reason, 0)
+                for reason, tokens in self.evicted_by_reason.items()
             },
-            self.device_total - before.device_total,
+            self.evicted_device - before.evicted_device,
+            self.prefetched - before.prefetched,
+            self.prefetch_used - before.prefetch_used,
         )
 
 
-async def evicted_tokens(url: str) -> Evicted:
+async def read_counters(url: str) -> EngineCounters:
     """Read the counters of the engine at ``url``."""
     async with aiohttp.ClientSession() as session, session.get(f"{url}/metrics") as answer:
         answer.raise_for_status()
-        return parse_evicted(await answer.text())
+        return parse_counters(await answer.text())
 
 
-def parse_evicted(text: str) -> Evicted:
-    """Read both counters out of a Prometheus exposition."""
+def parse_counters(text: str) -> EngineCounters:
+    """Read the counters out of a Prometheus exposition."""
     by_reason: dict[str, int] = {}
-    device_total = 0
+    totals = dict.fromkeys((STOCK_EVICTED, PREFETCHED, PREFETCH_USED), 0)
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
             if sample.name == POLICY_EVICTED:
                 reason = sample.labels["reason"]
                 by_reason[reason] = by_reason.get(reason, 0) + round(sample.value)
-            elif sample.name == STOCK_EVICTED:
-                device_total += round(sample.value)
-    return Evicted(by_reason, device_total)
+            elif sample.name in totals:
+                totals[sample.name] += round(sample.value)
+    return EngineCounters(
+        by_reason, totals[STOCK_EVICTED], totals[PREFETCHED], totals[PREFETCH_USED]
+    )

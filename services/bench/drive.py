@@ -38,10 +38,12 @@ class CallRecord:
 
 @dataclass(slots=True)
 class Replay:
-    """One replay: its calls, and the time of every workflow from its first send to its end."""
+    """One replay: its calls, the time of every workflow from its first send to its end, and that
+    of the whole."""
 
     calls: list[CallRecord] = field(default_factory=list)
     workflow_latency_s: dict[str, float] = field(default_factory=dict)
+    duration_s: float = 0.0
 
 
 class Lifecycle(Protocol):
@@ -97,6 +99,7 @@ async def replay(
 ) -> Replay:
     """Run ``workflows`` in order, ``concurrency`` at a time. Raises :class:`BenchError`."""
     result = Replay()
+    began_s = time.perf_counter()
     waiting = iter(workflows)
     connector = aiohttp.TCPConnector(limit=0)
     timeout = aiohttp.ClientTimeout(total=None, sock_read=600)
@@ -111,6 +114,7 @@ async def replay(
             async with asyncio.TaskGroup() as group:
                 for _ in range(concurrency):
                     group.create_task(work())
+    result.duration_s = time.perf_counter() - began_s
     return result
 
 

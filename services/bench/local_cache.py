@@ -101,7 +101,7 @@ def build_local_cache(options: LocalCacheOptions) -> LocalCache:
         enable_hierarchical_cache=options.host_ratio > 0,
         disable_radix_cache=False,
         tp_worker=_NoWorker(),
-        model_config=None,
+        model_config=_NoModel(),
         tp_size=1,
         tp_rank=0,
         tp_group=None,
@@ -121,6 +121,12 @@ _STOCK_CORES: Mapping[TreeCore, str] = {
     TreeCore.STOCK_PYTHON: "python",
     TreeCore.STOCK_RUST: "rust",
 }
+
+
+class _NoModel:
+    """Stands for the model's configuration, which says how long a hidden state is."""
+
+    hidden_size = 0
 
 
 class _NoWorker:

@@ -1,4 +1,20 @@
-"""``pbkv bench policy``: what the policy costs, beside stock SGLang's tree cores in one run."""
+"""``pbkv bench policy``: what the policy costs, beside stock SGLang's tree cores in one run.
+
+One unit of each operation, as in Table 4 of the paper:
+
+* ``evict`` (EvictDecision): the choice of all victims of one eviction, 32 nodes for 4,096 tokens at
+  128 tokens a node, right after a forecast came in. What the tree does with a victim is not in it;
+  ``evict-and-free`` is the whole call.
+* ``score`` (ScoreUpdate): one node's place in the order brought up to date after its workflow
+  called an agent and got a new forecast. Nodes that were accessed alike share an entry of the heap,
+  so this is the cost of that call and forecast over the nodes that they moved; ``score-entry`` is
+  the same over the entries, ``apply`` the whole of it.
+* ``prefetch`` (PrefetchDecision): one plan over all leaves of the tree, on the host, within 4,096
+  tokens.
+* ``predict``: one forecast of 1,024 workflows in one batch by the predictor that the engine serves
+  with. The paper's PredictInfer is a forward pass of another batch, on a GPU.
+* ``memory``: what the policy holds, in bytes per node.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +33,11 @@ from pbkv.policy import PrefetchBudget, Tier, make_policy
 from pbkv.settings import PolicySettings
 from services.bench.drive import BenchError
 from services.bench.local_cache import TreeCore, rust_core_problem
+from services.bench.predict_time import PREFIXES, measure_predict
 from services.bench.synthetic_tree import AGENTS, PAGE_SIZE, WORKFLOWS, SyntheticTree
 
 _REFRESHES = 2
-"""Entries of a node that an agent call refreshes: its old forecast goes, a new one comes."""
+"""How often an agent call refreshes a score: its old forecast goes, a new one comes."""
 
 Progress = Callable[[str], None]
 Clock = Callable[[], int]
@@ -93,6 +110,12 @@ def run_policy_bench(
     rows: list[dict[str, Any]] = []
     for nodes in bench.nodes:
         rows += measure_size(bench, nodes, cores, say, clock)
+    say(f"predictor: {bench.repeats} batches of {PREFIXES:,} workflows")
+    settings = PolicySettings(policy=bench.policy)
+    nanoseconds = measure_predict(settings, bench.repeats, bench.seed, clock)
+    if nanoseconds is not None:
+        samples = Samples([float(taken) for taken in nanoseconds])
+        rows.append(samples.row("predict", TreeCore.PBKV, 0, prefixes=PREFIXES))
     return rows
 
 
@@ -108,7 +131,7 @@ def measure_size(
     decisions = {tree.core: DecisionClock(tree.cache.tree_core, clock) for tree in trees}
     evict = {core: Samples() for core in cores}
     evict_and_free = {core: Samples() for core in cores}
-    apply, score = Samples(), Samples()
+    apply, score, score_entry = Samples(), Samples(), Samples()
     # As the engine does when it is warm: what was built is no work for the collector any more.
     gc.collect()
     gc.freeze()
@@ -118,7 +141,7 @@ def measure_size(
             turn = repeat % len(trees)
             for tree in trees[turn:] + trees[:turn]:
                 if tree.policy is not None:
-                    refresh_ns, touched = refresh(tree, WORKFLOWS[repeat % len(WORKFLOWS)], clock)
+                    done = refresh(tree, WORKFLOWS[repeat % len(WORKFLOWS)], clock)
                 start = clock()
                 freed = tree.evict(bench.evict_tokens).num_tokens_evicted
                 whole_ns = clock() - start
@@ -129,12 +152,14 @@ def measure_size(
                 evict[tree.core].nanoseconds.append(decision_ns)
                 evict_and_free[tree.core].nanoseconds.append(whole_ns)
                 if tree.policy is not None:
-                    apply.nanoseconds.append(refresh_ns)
-                    score.nanoseconds.append(refresh_ns / (_REFRESHES * touched))
+                    apply.nanoseconds.append(done.nanoseconds)
+                    score.nanoseconds.append(done.nanoseconds / (_REFRESHES * done.nodes))
+                    score_entry.nanoseconds.append(done.nanoseconds / (_REFRESHES * done.entries))
         rows = [evict[core].row("evict", core, nodes) for core in cores]
         # The whole call: what the order costs where nodes become candidates, and freeing itself.
         rows += [evict_and_free[core].row("evict-and-free", core, nodes) for core in cores]
         rows.append(score.row("score", TreeCore.PBKV, nodes))
+        rows.append(score_entry.row("score-entry", TreeCore.PBKV, nodes))
         rows.append(apply.row("apply", TreeCore.PBKV, nodes))
         prefetch = measure_prefetch(bench, trees[0], clock)
         if prefetch is not None:
@@ -184,16 +209,25 @@ class DecisionClock:
         return timed
 
 
-def refresh(tree: SyntheticTree, workflow: str, clock: Clock) -> tuple[int, int]:
-    """One agent call of a workflow: its old forecast goes, a new one is applied. Nanoseconds, and
-    how many nodes that touched."""
+@dataclass(frozen=True, slots=True)
+class Refresh:
+    """How long one took, and what it moved."""
+
+    nanoseconds: int
+    nodes: int
+    entries: int
+
+
+def refresh(tree: SyntheticTree, workflow: str, clock: Clock) -> Refresh:
+    """One agent call of a workflow: its old forecast goes, a new one is applied."""
     assert tree.policy is not None
     forecast = tree.forecast(workflow)
-    touched = len(tree.policy.nodes_of(workflow))
+    nodes = tree.policy.nodes_of(workflow)
+    entries = len({node.tag for node in nodes})
     start = clock()
     tree.invoke(workflow, AGENTS[0])
     tree.policy.on_forecast(forecast)
-    return clock() - start, touched
+    return Refresh(clock() - start, len(nodes), entries)
 
 
 def measure_prefetch(bench: PolicyBench, tree: SyntheticTree, clock: Clock) -> Samples | None:

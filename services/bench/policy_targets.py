@@ -77,7 +77,7 @@ def _paper(rows: list[dict[str, Any]]) -> Iterator[Verdict]:
 
 def _growth(rows: list[dict[str, Any]]) -> Iterator[Verdict]:
     """From the smallest size to the largest, an operation may grow as log n does."""
-    for op in ("evict", "score", "prefetch"):
+    for op in ("evict", "score", "apply", "prefetch"):
         sizes = sorted(
             (row["nodes"], row["mean_us"])
             for row in rows

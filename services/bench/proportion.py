@@ -31,16 +31,20 @@ class Proportion:
         return self.prefill_1000_s / self.decode_step_s
 
 
-async def measure_proportion(url: str) -> Proportion:
-    """Median of a few tries with one sequence, prompts never seen before."""
+async def measure_proportion(url: str, kv_tokens: int) -> Proportion:
+    """Median of a few tries with one sequence, prompts never seen before.
+
+    A pool of ``kv_tokens`` that does not hold 1,000 of them is measured with what it holds.
+    """
     rng = random.Random(0)
+    num_tokens = max(1, min(_PREFILL_TOKENS, kv_tokens - 2 * _DECODE_STEPS))
     prefill: list[float] = []
     step: list[float] = []
     async with aiohttp.ClientSession() as session:
         for _ in range(_TRIES):
-            ids = [rng.randrange(8, 1000) for _ in range(_PREFILL_TOKENS)]
+            ids = [rng.randrange(8, 1000) for _ in range(num_tokens)]
             first_s, total_s = await _timed(session, url, ids)
-            prefill.append(first_s)
+            prefill.append(first_s * _PREFILL_TOKENS / num_tokens)
             step.append((total_s - first_s) / (_DECODE_STEPS - 1))
     return Proportion(statistics.median(prefill), statistics.median(step))
 

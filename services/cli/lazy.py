@@ -15,6 +15,13 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "up": ("services.cli.up:app", "Start the whole stack on this machine."),
     "serve": ("services.cli.serve:app", "Run one part of the stack: router, replica or engine."),
     "bench": ("services.cli.bench:app", "Measure policies on the real engine."),
+    "trace": ("services.cli.trace:app", "Export, join, import and look at traces."),
+    "simulate": (
+        "services.cli.simulate:app",
+        "Simulate policies, queues and GPUs on this machine.",
+    ),
+    "train": ("services.cli.train:app", "Train a predictor and write its checkpoint."),
+    "evaluate": ("services.cli.evaluate:app", "Compare predictors: accuracy, calibration, cost."),
     "version": ("services.cli.version:app", "Show the versions of the stack and the engine."),
 }
 """Name -> where its Typer app is, and its line of help."""

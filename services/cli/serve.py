@@ -68,13 +68,17 @@ def replica(
         str | None, typer.Option(help="A name; a random one if not given.")
     ] = None,
     served_model_name: Annotated[str, typer.Option(help="Name that clients ask for.")] = "",
-    policy: Annotated[str, typer.Option(help="Eviction policy.")] = "lae",
+    policy: Annotated[str, typer.Option(help="Eviction policy.")] = "pbkv",
     policy_option: Annotated[
         list[str] | None, typer.Option(help="NAME=VALUE, a setting of the policy; repeat it.")
     ] = None,
     queue: Annotated[
         str | None,
-        typer.Option("--queue", "--pbkv-queue", help="Order of waiting requests: pbkv, lpm ..."),
+        typer.Option(
+            "--queue",
+            "--pbkv-queue",
+            help="Order of waiting requests: pbkv (the default), fcfs ...",
+        ),
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     tp: Annotated[int, typer.Option(help="Tensor-parallel ranks.")] = 1,

@@ -21,7 +21,7 @@ def up(
     model: Annotated[
         str, typer.Option(help="smollm2, tiny, bench or the path of a model folder.")
     ] = "smollm2",
-    policy: Annotated[str, typer.Option(help="Eviction policy.")] = "lae",
+    policy: Annotated[str, typer.Option(help="Eviction policy.")] = "pbkv",
     policy_option: Annotated[
         list[str] | None, typer.Option(help="NAME=VALUE, a setting of the policy; repeat it.")
     ] = None,
@@ -39,7 +39,8 @@ def up(
         float | None, typer.Option(min=0, help="Host tier over device tier, 0 for none.")
     ] = None,
     queue: Annotated[
-        str | None, typer.Option(help="The engine's queue order, such as fcfs or lpm.")
+        str | None,
+        typer.Option(help="Order of waiting requests: pbkv (the default), fcfs, lpm ..."),
     ] = None,
     idle_timeout: Annotated[
         float, typer.Option(min=1, help="Seconds of silence that end a workflow.")

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from services.settings import DEFAULT_POLICY
+
 CPU_KV_TOKENS = 16_384
 """Device tier of one replica: four contexts of a small model, some 400 MB for SmolLM2."""
 CPU_CONTEXT_TOKENS = 8_192
@@ -26,7 +28,7 @@ class StackSettings:
     routers: int = 1
     model: str = "smollm2"
     model_cache_dir: Path | None = None
-    policy: str = "lae"
+    policy: str = DEFAULT_POLICY
     redis_url: str | None = None
     device: str = "auto"
     kv_tokens: int | None = None

@@ -1,4 +1,8 @@
-"""Real SGLang servers on the CPU, each started once and shared by the tests that fit it."""
+"""Real SGLang servers, each started once per device and shared by the tests that fit it.
+
+Every test that asks for an engine runs on the CPU, and again on a CUDA device (``make gpu``) where
+there is one.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +25,9 @@ from services.models import resolve_model
 from services.ports import free_port
 
 READY_TIMEOUT_S = 240.0
+CUDA_ARGS = ("--attention-backend", "triton", "--dtype", "float32")
+"""Replies are compared token by token: with a random model in bfloat16, two ways to split the same
+prompt may round to different tokens, whatever the cache does."""
 _seeds = itertools.count(1)
 
 
@@ -43,7 +50,11 @@ def running_engine(tmp_path: Path, environ=None, **options):
         "log_path": tmp_path / "engine.log",
         "extra_args": ("--skip-server-warmup",),
     }
-    engine = EngineProcess(EngineOptions(**(defaults | options)), environ)
+    options = defaults | options
+    if options.get("device") == "cuda":
+        _skip_without_cuda(options.get("tp", 1))
+        options["extra_args"] += CUDA_ARGS
+    engine = EngineProcess(EngineOptions(**options), environ)
     engine.start()
     client = EngineClient(engine.url)
     try:
@@ -54,12 +65,29 @@ def running_engine(tmp_path: Path, environ=None, **options):
         engine.stop(grace_s=0.0)
 
 
+def _skip_without_cuda(devices: int) -> None:
+    # Imported here: the collection of tests that are not selected must not pay for it.
+    import torch
+
+    found = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if found < devices:
+        pytest.skip(f"needs {devices} CUDA device(s), found {found}")
+
+
+@pytest.fixture(scope="session", params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def device(request) -> str:
+    """What the engines of a test compute on."""
+    if request.param == "cuda":
+        _skip_without_cuda(1)
+    return request.param
+
+
 @pytest.fixture(scope="session")
-def start_engine(tmp_path_factory):
-    """A function that is :func:`running_engine` in a folder of its own."""
+def start_engine(tmp_path_factory, device):
+    """A function that is :func:`running_engine` on ``device``, in a folder of its own."""
 
     def start(**options):
-        return running_engine(tmp_path_factory.mktemp("engine"), **options)
+        return running_engine(tmp_path_factory.mktemp("engine"), device=device, **options)
 
     return start
 

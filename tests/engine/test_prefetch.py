@@ -63,3 +63,30 @@ def test_what_nobody_reads_is_counted_as_wasted(engine, prompts):
     engine.generate(prompts.new(2900), "bigger", agent="Z", end=True)
 
     assert engine.metric("pbkv_prefetch_wasted_tokens_total") > before
+
+
+def fill_so_that_one_prompt_is_on_the_host(engine, prompts):
+    """Replies of one token come from the prefill, so that no decode step loads anything back."""
+    engine.flush()
+    engine.generate(prompts.new(1000), "waits", max_new_tokens=1)
+    for i in range(4):
+        engine.generate(prompts.new(1000), f"over-{i}", max_new_tokens=1, end=i < 3)
+
+
+def test_space_that_the_running_request_will_need_is_left_alone(engine, prompts):
+    """The same cache twice. Of a request that may still write 2,900 tokens nothing is left over;
+    of one that may write 60, a prompt's worth is."""
+    fill_so_that_one_prompt_is_on_the_host(engine, prompts)
+    before = engine.metric("pbkv_prefetched_tokens_total")
+    long = engine.body(prompts.new(16), "long", agent="Z", max_new_tokens=2900, end=True)
+    with engine.http.stream("POST", "/generate", json=long | {"stream": True}) as answer:
+        tokens = (line for line in answer.iter_lines() if line.startswith("data: {"))
+        for _, _ in zip(range(40), tokens, strict=False):
+            pass
+        prefetched = engine.metric("pbkv_prefetched_tokens_total")
+    assert prefetched == before, "decode steps went by, and none was used"
+
+    wait_until(lambda: engine.metric("sglang:num_running_reqs") == 0)
+    decode_for_a_while(engine, prompts)
+
+    assert engine.metric("pbkv_prefetched_tokens_total") >= before + 992

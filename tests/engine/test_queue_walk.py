@@ -113,6 +113,11 @@ def cached(harness, prompt, workflow):
     harness.finish(req)
 
 
+def time_passes(harness):
+    """What a cached prompt is worth follows how long workflows take, which takes a while to see."""
+    harness.binding.now_s += 10.0
+
+
 def tokens(number, seed):
     draw = random.Random(seed)
     return [draw.randrange(1000) for _ in range(number)]
@@ -169,6 +174,7 @@ def test_a_long_queue_is_still_ordered_by_what_is_cached(harness):
     cached(harness, prompt, "w")
     queue = [join(harness, tokens(64, 100 + i), f"other-{i}") for i in range(200)]
     queue.append(join(harness, prompt, "last"))
+    time_passes(harness)
 
     harness.binding.waiting.sort(queue, None)
 
@@ -196,6 +202,7 @@ def test_request_priorities_go_first(harness):
     urgent = join(harness, tokens(64, 2), "w1")
     favoured = join(harness, prompt, "w")
     urgent.priority, favoured.priority = 5, 1
+    time_passes(harness)
     queue = [favoured, urgent]
 
     harness.binding.waiting.sort(queue, -1)

@@ -46,6 +46,28 @@ def test_a_bad_setting_stops_the_start_with_one_line(environ, arguments, word):
     assert "Traceback" not in everything
 
 
+def test_a_checkpoint_for_another_model_stops_the_start_with_one_line(tmp_path):
+    network = pytest.importorskip("pbkv.predict.families", reason="networks need torch")
+    from pbkv.predict.network import Shape
+    from pbkv.predict.network_checkpoint import save_network
+    from pbkv.predict.vocabulary import Vocabulary
+
+    agents = Vocabulary("AB")
+    untrained = network.make_network("graphsage", "", Shape(len(agents), 3, 8))
+    save_network(tmp_path / "network", untrained, "graphsage", "", agents)
+    environ = {
+        "PBKV_ENGINE_POLICY": "he",
+        "PBKV_ENGINE_PREDICTOR": "checkpoint",
+        "PBKV_ENGINE_PREDICTOR_CHECKPOINT": str(tmp_path / "network"),
+    }
+    code, said, everything = start(environ, "--radix-cache-backend", "pbkv")
+
+    assert code == 2
+    assert len(said) == 1
+    assert "for hidden states of 8 numbers; this model's have 128" in said[0]
+    assert "Traceback" not in everything
+
+
 def test_another_sglang_version_stops_the_start_with_one_line(tmp_path):
     """A distribution that claims another version stands before the installed one."""
     info = tmp_path / "sglang-0.5.99.dist-info"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter, deque
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,8 @@ from tests.engine.tree_harness import Harness
 
 WORKFLOWS = tuple(f"app:w{number}" for number in range(6))
 AGENTS = ("Planner", "Coder", "Tester")
-STEPS = 2_500
+GRAPH = '{"Planner": ["Coder"], "Coder": ["Tester", "Planner"]}'
+STEPS = 1_500
 REMEMBERED = 12
 
 
@@ -31,6 +33,7 @@ class Driver:
         block = max(harness.page_size, 3)
         self.blocks = [[self.random.randrange(50) for _ in range(block)] for _ in range(4)]
         self.transcripts: dict[str, list[int]] = {}
+        self.queue: list[Any] = []
 
     def step(self) -> None:
         weights = {
@@ -44,6 +47,9 @@ class Driver:
             self.evict_host: 3,
             self.poll: 14,
             self.prefetch: 3,
+            self.decode: 6,
+            self.join: 6,
+            self.leave: 5,
             self.terminate: 4,
             self.pass_time: 2,
             self.forecast: 10,
@@ -120,6 +126,23 @@ class Driver:
     def prefetch(self) -> None:
         self.harness.prefetch(self.random.randrange(100))
 
+    def decode(self) -> None:
+        self.harness.decode(self.random.choice((16, 64, 256)))
+
+    def join(self) -> None:
+        """A request waits: its path is announced to the policy."""
+        workflow = self.random.choice(WORKFLOWS)
+        invocation = self.harness.invocation(workflow, self.random.choice(AGENTS))
+        req = self.harness.request(self.prompt(workflow), invocation)
+        self.harness.binding.waiting.joined(req)
+        self.queue.append(req)
+
+    def leave(self) -> None:
+        """Admitted or aborted: its announcement is taken back from what its path is by now."""
+        if self.queue:
+            self.queue.remove(self.random.choice(self.queue))
+            self.harness.binding.waiting.keep(self.queue)
+
     def terminate(self) -> None:
         self.harness.terminate(self.random.choice(WORKFLOWS), self.random.randrange(4))
 
@@ -133,6 +156,8 @@ class Driver:
         self.harness.forecast(self.random.choice(WORKFLOWS), AGENTS, table)
 
     def reset(self) -> None:
+        self.queue.clear()
+        self.harness.binding.waiting.keep(self.queue)
         self.harness.reset()
         check_empty(self.harness)
 
@@ -143,22 +168,30 @@ class Driver:
     [
         ("lae", 1, 2.0, "direct"),
         ("lae", 16, 0.0, "direct"),
+        ("kvflow", 16, 2.0, "direct"),
         ("he", 16, 1.5, "learned"),
         ("he", 1, 2.0, "direct"),
         ("pbkv", 16, 2.0, "direct"),
+        ("pbkv-aggressive", 1, 2.0, "direct"),
     ],
 )
 def test_tree_and_policy_agree_after_every_step(policy, page_size, host_ratio, access_model):
     settings = PolicySettings(
-        policy=policy, max_workflows=4, max_retired_workflows=2, access_model=access_model
+        policy=policy,
+        max_workflows=4,
+        max_retired_workflows=2,
+        access_model=access_model,
+        agent_graph=GRAPH,
     )
     harness = Harness(settings, 40 * max(page_size, 6), page_size, host_ratio)
     driver = Driver(harness, seed=page_size + len(policy))
+    waited = 0
     try:
         for number in range(STEPS):
             try:
                 driver.step()
                 check(harness)
+                waited += any(view.waiting for view in harness.binding.views)
             except Exception as problem:
                 steps = ", ".join(driver.last)
                 raise AssertionError(f"step {number} after {steps}: {problem!r}") from problem
@@ -168,7 +201,11 @@ def test_tree_and_policy_agree_after_every_step(policy, page_size, host_ratio, a
 
     assert min(driver.done.values()) > 0
     evicted = harness.recorder.by_reason
-    assert evicted[EvictionReason.RETIRED] and evicted[EvictionReason.RECENCY]
+    assert evicted[EvictionReason.RECENCY]
+    assert bool(evicted[EvictionReason.RETIRED]) == (policy != "kvflow")
+    assert bool(harness.recorder.prefetched_tokens) == hasattr(harness.policy, "prefetcher")
+    assert bool(harness.displaced_tokens) == (policy == "pbkv-aggressive")
+    assert bool(waited) == harness.policy.uses_forecasts
     assert bool(evicted[EvictionReason.SCORE]) == (policy != "lae")
     assert bool(harness.recorder.by_tier[Tier.HOST]) == bool(host_ratio)
     assert sum(evicted.values()) == sum(harness.recorder.by_tier.values())

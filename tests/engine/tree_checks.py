@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from pbkv.policy import Tier
+from pbkv.policy.tag import UNTAGGED
 from tests.engine.tree_harness import Harness
 
 _ROUNDING = 1e-9
@@ -60,7 +62,8 @@ def check_candidates(harness: Harness) -> None:
 
 
 def check_tags(harness: Harness, nodes: list[Any]) -> None:
-    """Both directions of the tags agree, and whatever tagged a node tagged its ancestors."""
+    """Both directions of the tags agree, they know how many nodes they have, and whatever tagged a
+    node tagged its ancestors."""
     policy, views = harness.policy, harness.binding.views
     tagged: dict[str, set[int]] = {}
     for node in nodes:
@@ -74,6 +77,9 @@ def check_tags(harness: Harness, nodes: list[Any]) -> None:
         active = [w for w in view.accesses if policy.workflows.is_active(w)]
         assert view.active_workflows == len(active)
     assert tagged == {workflow: set(of) for workflow, of in policy._nodes_of.items()}
+    shared = Counter(views.of(node).tag for node in nodes)
+    assert all(tag.num_nodes == shared[tag] for tag in shared if tag is not UNTAGGED)
+    assert all(tag in shared for of in policy._tags._of.values() for tag in of)
 
 
 def check_tokens(harness: Harness, nodes: list[Any]) -> None:
@@ -109,7 +115,9 @@ def check_prefetchable(harness: Harness, nodes: list[Any]) -> None:
     prefetcher = getattr(harness.policy, "prefetcher", None)
     if prefetcher is not None:
         host_only = {node.id for node in nodes if tiers_of(node) == {Tier.HOST}}
-        assert {node.node_id for node in prefetcher.candidates()} == host_only
+        ordered = prefetcher.candidates.ordered()
+        assert {node.node_id for node in ordered} == host_only
+        assert prefetcher.candidates.peek() is (ordered[0] if ordered else None)
 
 
 def check_nothing_leaked(harness: Harness) -> None:

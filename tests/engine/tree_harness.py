@@ -28,11 +28,18 @@ class CountingRecorder(Recorder):
     def __init__(self) -> None:
         self.by_tier: Counter[Tier] = Counter()
         self.by_reason: Counter[EvictionReason] = Counter()
+        self.active_tokens = 0
+        self.prefetched_tokens = 0
 
     def evicted(self, node: CacheNode, tier: Tier, reason: EvictionReason, num_tokens: int) -> None:
         assert (reason is EvictionReason.HOST) == (tier is Tier.HOST)
+        if tier is Tier.DEVICE and not node.retired:
+            self.active_tokens += num_tokens
         self.by_tier[tier] += num_tokens
         self.by_reason[reason] += num_tokens
+
+    def prefetched(self, num_tokens: int) -> None:
+        self.prefetched_tokens += num_tokens
 
 
 @dataclass
@@ -65,7 +72,9 @@ class Harness:
         self.binding.recorder = self.recorder
         for component in self.cache.components.values():
             component._recorder = self.recorder
-        self.evicted_tokens = 0
+        if self.binding.prefetch is not None:
+            self.binding.prefetch._recorder = self.recorder
+        self.displaced_tokens = 0
         self._requests = 0
 
     def close(self) -> None:
@@ -170,6 +179,23 @@ class Harness:
             missing, above = missing + len(above.key), above.parent
         if missing <= self.local.allocator.available_size():
             self.cache.load_back(node.id)
+
+    def decode(self, bandwidth_tokens: int) -> None:
+        """A decode batch is about to start: the prefetcher may load behind it, of active cache it
+        displaces at most the share that its policy allows."""
+        prefetch = self.binding.prefetch
+        if prefetch is None:
+            return
+        before = self.recorder.active_tokens
+        prefetch.bandwidth_tokens = bandwidth_tokens
+        prefetch.before_batch(self.cache, decode=True, needed_tokens=0)
+        displaced = self.recorder.active_tokens - before
+        assert displaced <= self.policy.displaced_share * self.kv_tokens
+        self.displaced_tokens += displaced
+
+    def request(self, prompt: list[int], invocation: Invocation | None) -> Any:
+        """A request that waits in the engine's queue."""
+        return self._request(prompt, invocation, end=False)
 
     def reset(self) -> None:
         """As the scheduler flushes: only when nothing runs."""

@@ -37,10 +37,19 @@ def test_other_variables_are_left_alone():
         ({"PBKV_ENGINE_QUEUE": "lpm"}, "unknown queue 'lpm'; choose pbkv"),
         ({"PBKV_ENGINE_QUEUE_MAX_WAIT_S": "0"}, "above 0"),
         ({"PBKV_ENGINE_QUEUE_MAX_WAIT_S": "nan"}, "above 0"),
-        ({"PBKV_ENGINE_QUEUE_CACHED_BONUS_S": "-1"}, "0 or above"),
-        ({"PBKV_ENGINE_QUEUE_REMAINING_CALL_S": "inf"}, "0 or above"),
+        ({"PBKV_ENGINE_QUEUE_CACHED_WEIGHT": "-1"}, "0 or above"),
+        ({"PBKV_ENGINE_QUEUE_REMAINING_WEIGHT": "inf"}, "0 or above"),
         ({"PBKV_ENGINE_QUEUE_KNOWLEDGE": "maybe"}, "must be a bool, got 'maybe'"),
         ({"PBKV_ENGINE_QUEUE_KNOWLEDGE": ""}, "must be a bool"),
+        ({"PBKV_ENGINE_PREDICTOR_RELOAD_S": "-1"}, "0 or above"),
+        ({"PBKV_ENGINE_PREDICTOR_RELOAD_S": "nan"}, "0 or above"),
+        ({"PBKV_ENGINE_TRACE_HIDDEN_MAX_MB": "0"}, "at least 1"),
+        ({"PBKV_ENGINE_TRACE_HIDDEN_FLUSH_S": "0"}, "above 0"),
+        ({"PBKV_ENGINE_SHADOW_PREDICTOR": "markov"}, "shadow_checkpoint is not"),
+        (
+            {"PBKV_ENGINE_SHADOW_CHECKPOINT": "x", "PBKV_ENGINE_PREDICTOR": "none"},
+            "shadow_checkpoint is set, but predictor is none",
+        ),
     ],
 )
 def test_a_bad_setting_is_named(environ, word):

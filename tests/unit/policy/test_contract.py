@@ -1,5 +1,7 @@
 """What every eviction policy must do, run over all of them, against a model that recomputes."""
 
+from collections import Counter, defaultdict
+
 import numpy as np
 import pytest
 from hypothesis import settings as hypothesis_settings
@@ -25,6 +27,8 @@ from pbkv.policy import (
     Tier,
     make_policy,
 )
+from pbkv.policy.he import TieRule
+from pbkv.policy.tag import UNTAGGED
 
 WORKFLOWS = ("w0", "w1", "w2", "w3")
 AGENTS = ("A", "B", "C")
@@ -40,11 +44,12 @@ class PolicyMachine(RuleBasedStateMachine):
 
     policy_name = ""
 
-    @initialize()
-    def start(self):
+    @initialize(tie_rule=st.sampled_from(TieRule))
+    def start(self, tie_rule):
         self.policy = make_policy(
             PolicySettings(
                 policy=self.policy_name,
+                tie_rule=tie_rule.value,
                 max_workflows=3,
                 max_retired_workflows=2,
                 agent_graph='{"A": ["B"], "B": ["C", "A"]}',
@@ -52,6 +57,11 @@ class PolicyMachine(RuleBasedStateMachine):
         )
         self.nodes = {}
         self.tiers = {}
+        # What the policy should know of every node: its tags, how many it forgot, who waits.
+        self.tags = defaultdict(lambda: defaultdict(frozenset))
+        self.forgotten = Counter()
+        self.waiting = Counter()
+        self.queued = []
         self.next_id = 1
         self.clock = 0.0
         self.seq = 0
@@ -106,6 +116,14 @@ class PolicyMachine(RuleBasedStateMachine):
             for node in self.path(self.pick(number)):
                 node.last_access_s = self.clock
                 self.policy.on_access(node, invocation)
+                if self.policy.workflows.get(workflow) is not None:
+                    self.tags[node.node_id][workflow] |= {agent}
+                if not node.locked:
+                    # A call locks what it reads, and an unlocked leaf is a new candidate.
+                    node.locked = True
+                    self.refresh_candidates()
+                    node.locked = False
+                    self.refresh_candidates()
 
     @rule(workflow=st.sampled_from(WORKFLOWS), age=st.integers(0, 3))
     def terminate(self, workflow, age):
@@ -131,7 +149,28 @@ class PolicyMachine(RuleBasedStateMachine):
         self.nodes[parent.node_id] = parent
         self.tiers[parent.node_id] = set(self.tiers[child.node_id])
         self.policy.on_split(parent, child)
+        self.tags[parent.node_id] |= self.tags[child.node_id]
+        self.forgotten[parent.node_id] = self.forgotten[child.node_id]
+        self.waiting[parent.node_id] = self.waiting[child.node_id]
+        for path in self.queued:
+            if child in path:
+                path.append(parent)
         self.refresh_candidates()
+
+    @rule(number=st.integers(0, 99))
+    def queue(self, number):
+        if self.nodes:
+            path = list(self.path(self.pick(number)))
+            self.queued.append(path)
+            self.policy.on_queued(path)
+            self.waiting.update(node.node_id for node in path)
+
+    @rule(number=st.integers(0, 99))
+    def dequeue(self, number):
+        if self.queued:
+            path = self.queued.pop(number % len(self.queued))
+            self.policy.on_dequeued(path)
+            self.waiting.subtract(node.node_id for node in path)
 
     @rule(number=st.integers(0, 99))
     def toggle_lock(self, number):
@@ -172,6 +211,10 @@ class PolicyMachine(RuleBasedStateMachine):
                 for gone in self.subtree(node):
                     self.policy.on_remove(gone)
                     del self.nodes[gone.node_id], self.tiers[gone.node_id]
+                    self.tags.pop(gone.node_id, None)
+                    for path in self.queued:
+                        if gone in path:
+                            path.remove(gone)
             self.refresh_candidates()
         assert freed >= tokens or not self.policy.candidates(tier)
 
@@ -190,10 +233,36 @@ class PolicyMachine(RuleBasedStateMachine):
 
     def expected_order(self, tier):
         candidates = [n for n in self.nodes.values() if self.is_candidate(n, tier)]
-        return sorted(candidates, key=lambda n: (self.policy.priority(n), n.node_id))
+        return sorted(candidates, key=self.policy.priority)
 
     def is_candidate(self, node, tier):
         return node in self.policy._index[tier]
+
+    @invariant()
+    def every_node_has_the_tags_that_it_was_given(self):
+        if not hasattr(self, "policy"):
+            return
+        for node_id, accesses in self.tags.items():
+            for workflow in [w for w in accesses if self.policy.workflows.get(w) is None]:
+                del accesses[workflow]
+                self.forgotten[node_id] += 1
+        for node in self.nodes.values():
+            assert node.accesses == self.tags[node.node_id]
+            assert node.forgotten_workflows == self.forgotten[node.node_id]
+            assert node.waiting == self.waiting[node.node_id]
+
+    @invariant()
+    def tags_know_their_nodes(self):
+        if not hasattr(self, "policy"):
+            return
+        table = self.policy._tags
+        nodes_of = Counter(node.tag for node in self.nodes.values())
+        del nodes_of[UNTAGGED]
+        assert all(tag.num_nodes == number for tag, number in nodes_of.items())
+        assert set(table._shared.values()) == {tag for tag in nodes_of if tag.key is not None}
+        for workflow in WORKFLOWS:
+            assert set(table.of(workflow)) == {tag for tag in nodes_of if workflow in tag.accesses}
+        assert (UNTAGGED.accesses, UNTAGGED.waiting, UNTAGGED.num_nodes) == ({}, 0, 0)
 
     @invariant()
     def bookkeeping_matches_what_the_nodes_say(self):
@@ -211,7 +280,9 @@ class PolicyMachine(RuleBasedStateMachine):
             stored = [n for n in self.nodes.values() if tier in self.tiers[n.node_id]]
             assert policy.stored_tokens(tier) == sum(n.num_tokens for n in stored)
             assert policy.retired_tokens(tier) == sum(n.num_tokens for n in stored if n.retired)
-            assert policy.candidates(tier) == self.expected_order(tier)
+            expected = self.expected_order(tier)
+            assert policy.candidates(tier) == expected
+            assert policy._index[tier].peek() is (expected[0] if expected else None)
 
 
 class ScoredMachine(PolicyMachine):
@@ -240,13 +311,13 @@ class PrefetchingMachine(ScoredMachine):
             return
         on_host = [n for n in self.nodes.values() if self.tiers[n.node_id] == {Tier.HOST}]
         by_value = sorted(on_host, key=lambda n: (-self.policy.value(n), n.node_id))
-        assert self.policy.prefetcher.candidates() == by_value
+        assert self.policy.prefetcher.candidates.ordered() == by_value
 
     @rule(free=st.integers(0, 80), retired=st.integers(0, 40), bandwidth=st.integers(0, 100))
     def plan(self, free, retired, bandwidth):
         budget = PrefetchBudget(free, retired, bandwidth)
         assert budget.tokens == min(free + retired, bandwidth)
-        before = self.policy.prefetcher.candidates()
+        before = self.policy.prefetcher.candidates.ordered()
         planned = self.policy.prefetcher.plan(budget)
         assert sum(node.num_tokens for node in planned) <= budget.tokens
         assert len({node.node_id for node in planned}) == len(planned)
@@ -257,12 +328,12 @@ class PrefetchingMachine(ScoredMachine):
             on_device = above is None or Tier.DEVICE in self.tiers[above]
             assert on_device or above in loaded, "parents come before children"
             loaded.add(node.node_id)
-        assert self.policy.prefetcher.candidates() == before, "a plan changes nothing"
+        assert self.policy.prefetcher.candidates.ordered() == before, "a plan changes nothing"
 
 
 CONTRACT = {
     "lru": PolicyMachine,
-    "kvflow": PolicyMachine,
+    "kvflow": PrefetchingMachine,
     "lae": PolicyMachine,
     "he": ScoredMachine,
     "pbkv": PrefetchingMachine,

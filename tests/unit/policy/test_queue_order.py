@@ -2,14 +2,15 @@
 
 from dataclasses import replace
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pbkv.policy.queue_order import QueueEntry, QueueOrder, usual_remaining
+from pbkv.pace import Pace
+from pbkv.policy.queue_order import QueueEntry, QueueOrder
 from pbkv.settings import PolicySettings
 
-ORDER = QueueOrder(cached_bonus_s=60.0, remaining_call_s=10.0, max_wait_s=120.0)
+ORDER = QueueOrder(cached_weight=1.0, remaining_weight=0.5, max_wait_s=120.0)
+USUAL = Pace(duration_s=60.0, calls=10.0)
 
 
 def entry(started_s, arrival, **fields):
@@ -19,7 +20,7 @@ def entry(started_s, arrival, **fields):
 
 def admitted(entries, now_s=100.0, order=ORDER):
     """Arrival numbers in the order in which the requests would be admitted."""
-    keys = order.keys(entries, now_s)
+    keys = order.keys(entries, now_s, USUAL)
     return [e.arrival for _, e in sorted(zip(keys, entries, strict=True), key=lambda pair: pair[0])]
 
 
@@ -52,22 +53,35 @@ def test_what_others_come_back_for_can_wait():
 
 
 def test_the_workflow_with_fewer_calls_to_come_goes_first():
-    assert admitted([entry(0.0, 0, remaining_calls=2.0), entry(5.0, 1, remaining_calls=0.5)]) == [
-        1,
-        0,
+    entries = [entry(0.0, 0, calls_left=8.0), entry(5.0, 1, calls_left=2.0)]
+
+    assert admitted(entries) == [1, 0]
+
+
+def test_a_whole_workflow_ahead_is_worth_its_weight_and_no_more():
+    """6 calls more of the usual 10, at a weight of half a workflow of 60 s, are 18 s."""
+    many, few = {"calls_left": 8.0}, {"calls_left": 2.0}
+
+    assert admitted([entry(0.0, 0, **many), entry(17.0, 1, **few)]) == [1, 0]
+    assert admitted([entry(0.0, 0, **many), entry(19.0, 1, **few)]) == [0, 1]
+
+
+def test_without_a_forecast_the_usual_number_of_calls_tells():
+    entries = [entry(0.0, 0, calls_made=2), entry(0.0, 1, calls_made=7)]
+    told = [entry(0.0, 0, calls_left=8.0), entry(0.0, 1, calls_left=3.0)]
+
+    assert admitted(entries) == [1, 0]
+    assert ORDER.keys(entries, 100.0, USUAL) == ORDER.keys(told, 100.0, USUAL)
+
+
+def test_the_order_is_the_same_where_workflows_take_longer():
+    entries = [entry(0.0, 0), entry(40.0, 1, cached_tokens=900), entry(20.0, 2, calls_made=9)]
+    slower = [
+        replace(e, started_s=10.0 * e.started_s, arrived_s=10.0 * e.arrived_s) for e in entries
     ]
+    keys = replace(ORDER, max_wait_s=1200.0).keys(slower, 1000.0, Pace(600.0, 10.0))
 
-
-def test_without_a_forecast_a_workflow_counts_as_the_mean_of_the_others():
-    entries = [
-        entry(0.0, 0, remaining_calls=2.0),
-        entry(0.0, 1),
-        entry(0.0, 2, remaining_calls=1.0),
-    ]
-
-    assert usual_remaining(entries) == pytest.approx(1.5)
-    assert admitted(entries) == [2, 1, 0]
-    assert usual_remaining([entry(0.0, 0)]) == 0.0
+    assert admitted(entries) == sorted(range(3), key=keys.__getitem__)
 
 
 def test_overdue_requests_go_first_in_order_of_arrival():
@@ -87,17 +101,17 @@ def test_an_empty_prompt_has_no_cached_share():
 
 def test_the_weights_come_from_the_settings():
     settings = PolicySettings(
-        queue="pbkv", queue_cached_bonus_s=1.0, queue_remaining_call_s=2.0, queue_max_wait_s=3.0
+        queue="pbkv", queue_cached_weight=1.5, queue_remaining_weight=2.0, queue_max_wait_s=3.0
     )
 
-    assert QueueOrder.of(settings) == QueueOrder(1.0, 2.0, 3.0)
+    assert QueueOrder.of(settings) == QueueOrder(1.5, 2.0, 3.0)
 
 
 seconds = st.floats(0.0, 300.0, allow_nan=False)
 weights = st.builds(
     QueueOrder,
-    cached_bonus_s=st.floats(0.0, 100.0),
-    remaining_call_s=st.floats(0.0, 30.0),
+    cached_weight=st.floats(0.0, 3.0),
+    remaining_weight=st.floats(0.0, 3.0),
     max_wait_s=st.floats(0.5, 200.0),
 )
 
@@ -118,7 +132,8 @@ def queues(draw):
                 prompt_tokens=prompt,
                 cached_tokens=draw(st.integers(0, prompt)),
                 reuse=draw(st.floats(0.0, 5.0)),
-                remaining_calls=draw(st.none() | st.floats(0.0, 3.0)),
+                calls_made=draw(st.integers(0, 30)),
+                calls_left=draw(st.none() | st.floats(1.0, 30.0)),
             )
         )
     return entries

@@ -66,3 +66,63 @@ def test_only_recent_forecasts_count():
         accuracy.happened("w", call + 1, "A")
 
     assert dict(accuracy.by_step())[1] == pytest.approx(0.25)
+
+
+def sure(outcome, probability):
+    """A forecast of one step that gives ``outcome`` that probability."""
+    row = np.full((1, 3), (1.0 - probability) / 2, dtype=np.float32)
+    row[0, -1 if outcome is None else AGENTS.index(outcome)] = probability
+    return Forecast("w", AGENTS, row, 0.0, "test")
+
+
+def record_of(outcomes):
+    """A record of one-step forecasts (said, probability, what came)."""
+    accuracy = LiveAccuracy(1)
+    for call, (said, probability, came) in enumerate(outcomes, start=1):
+        accuracy.made(sure(said, probability), call)
+        accuracy.happened("w", call + 1, came)
+    return accuracy
+
+
+def test_forecasts_that_come_as_often_as_they_say_are_calibrated():
+    accuracy = record_of([("A", 0.75, "A")] * 75 + [("A", 0.75, "B")] * 25)
+
+    assert dict(accuracy.calibration_by_step()) == {1: pytest.approx(0.0, abs=1e-6)}
+    assert dict(accuracy.by_step()) == {1: 0.75}
+
+
+def test_calibration_error_is_the_distance_weighted_by_the_bins():
+    """In one bin 0.95 is said and 0.5 comes, in the other 0.55 and 1.0: (0.45 + 0.45) / 2."""
+    half_right = [("A", 0.95, "A"), ("A", 0.95, "B")] * 10
+    always_right = [("B", 0.55, "B")] * 20
+
+    accuracy = record_of(half_right + always_right)
+
+    assert dict(accuracy.calibration_by_step()) == {1: pytest.approx(0.45, abs=1e-6)}
+
+
+def test_calibration_forgets_what_left_the_window():
+    accuracy = record_of([("A", 0.95, "B")] * 50 + [("A", 0.95, "A")] * WINDOW)
+
+    assert dict(accuracy.calibration_by_step()) == {1: pytest.approx(0.05, abs=1e-4)}
+    assert dict(accuracy.by_step()) == {1: 1.0}
+
+
+def test_the_same_is_found_from_scratch():
+    rng = np.random.default_rng(3)
+    outcomes = [
+        ("A", float(p), "A" if rng.random() < p * 0.8 else "B")
+        for p in rng.uniform(0.4, 1.0, WINDOW + 300)
+    ]
+
+    found = dict(record_of(outcomes).calibration_by_step())[1]
+
+    last = outcomes[-WINDOW:]
+    bins = {}
+    for said, probability, came in last:
+        bins.setdefault(min(int(probability * 10), 9), []).append((probability, said == came))
+    expected = sum(
+        len(b) / WINDOW * abs(np.mean([p for p, _ in b]) - np.mean([h for _, h in b]))
+        for b in bins.values()
+    )
+    assert found == pytest.approx(expected, abs=1e-4)

@@ -222,3 +222,27 @@ def test_noise_mixes_in_the_uniform_distribution(predictor):
     worker.stop()
 
     np.testing.assert_allclose(stamped.forecast.step_probabilities, [[0.8, 0.1, 0.1]] * 2, 1e-6)
+
+
+class FarSighted(Gated):
+    """Also says how many calls are still to come: as many as were made."""
+
+    def forecast(self, prefixes, hidden_states):
+        self.remaining_calls = np.array([len(prefix) for prefix in prefixes], dtype=np.float32)
+        return super().forecast(prefixes, hidden_states)
+
+    remaining_calls = np.empty(0, dtype=np.float32)
+
+
+def test_remaining_calls_come_with_the_forecast_where_the_predictor_tells_them(worker, predictor):
+    far_sighted = FarSighted()
+    far_sighted.gate.set()
+    predictor.gate.set()
+    ask(worker, "w1", 1, "A")
+    (without,) = collected(worker, 1)
+    worker.replace(far_sighted)
+    ask(worker, "w1", 3, "A", "B", "A")
+    (told,) = collected(worker, 1)
+
+    assert without.forecast.remaining_calls is None
+    assert told.forecast.remaining_calls == 3.0

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from router.errors import RouterError
+from router.errors import InvalidRequest, RouterError
 from router.identity import Identity, anonymous_id, identify
 
 CHAT = {"messages": [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]}
@@ -216,3 +216,12 @@ def test_nothing_but_our_own_errors(headers, body):
         assert 1 <= len(identity.workflow_id) <= 256
         assert 1 <= len(identity.agent) <= 128
         assert identity.workflow_id.isprintable() and identity.agent.isprintable()
+
+
+def test_the_application_is_what_its_header_says():
+    headers = [(b"x-workflow-id", b"w"), (b"x-application-name", "büro".encode())]
+
+    assert identify(headers, {}, "t").application == "büro"
+    assert identify(headers[:1], {}, "t").application == ""
+    with pytest.raises(InvalidRequest, match="x-application-name"):
+        identify([(b"x-application-name", b"")], {}, "t")

@@ -45,14 +45,14 @@ cuts = st.lists(st.integers(0, len(STREAM)), max_size=12)
 def test_passes_unchanged(cuts):
     events, _, out = run(STREAM, cuts, strip=False)
     assert out == STREAM
-    assert events.usage == Usage(5, 3, 2)
+    assert events.facts.usage == Usage(5, 3, 2)
 
 
 @given(cuts)
 def test_strips_the_usage_event_alone(cuts):
     events, _, out = run(STREAM, cuts, strip=True)
     assert out == STREAM.replace(USAGE_EVENT, b"")
-    assert events.usage == Usage(5, 3, 2)
+    assert events.facts.usage == Usage(5, 3, 2)
 
 
 @given(cuts)
@@ -85,4 +85,4 @@ def test_responses_api_reports_its_usage():
     events = EventFilter(strip_usage=False)
     usage = {"input_tokens": 4, "output_tokens": 1, "input_tokens_details": {"cached_tokens": 2}}
     events.feed(event(type="response.completed", response={"usage": usage}))
-    assert events.usage == Usage(4, 2, 1)
+    assert events.facts.usage == Usage(4, 2, 1)

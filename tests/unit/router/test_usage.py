@@ -2,6 +2,7 @@
 
 import pytest
 
+from router.answer import AnswerFacts
 from router.usage import Usage
 
 
@@ -24,4 +25,23 @@ from router.usage import Usage
     ],
 )
 def test_of_body(body, expected):
-    assert Usage.of_body(body) == expected
+    assert AnswerFacts.of_body(body).usage == expected
+
+
+def test_what_a_whole_answer_says_of_itself():
+    chat = b'{"id":"r1","choices":[{"finish_reason":"length","text":"x"}]}'
+    assert AnswerFacts.of_body(chat) == AnswerFacts("r1", "length")
+    assert AnswerFacts.of_body(b'{"id":"r2","status":"completed"}') == AnswerFacts(
+        "r2", "completed"
+    )
+    assert AnswerFacts.of_body(b'{"id":7,"choices":[]}') == AnswerFacts()
+
+
+def test_what_a_stream_says_of_itself():
+    facts = AnswerFacts()
+    facts.notice(b'data: {"id":"r1","choices":[{"finish_reason":null}]}\n\n')
+    quoted = rb'{"id":"r2","choices":[{"delta":{"content":"\"finish_reason\":\"bad\""}}]}'
+    facts.notice(b"data: " + quoted + b"\n\n")
+    assert facts == AnswerFacts("r1")
+    facts.notice(b'data: {"id":"r1","choices":[{"finish_reason": "stop"}]}\n\n')
+    assert facts == AnswerFacts("r1", "stop")

@@ -13,6 +13,7 @@ from pbkv.predict.worker import ForecastWorker
 from pbkv.settings import PolicySettings
 from pbkv.sglang.forecasting import Forecaster, apply_forecasts
 from pbkv.sglang.record import ForecastOutcome, Recorder
+from pbkv.sglang.shadow import ShadowForecasts
 from tests.waiting import wait_until
 
 
@@ -20,6 +21,8 @@ class Counts(Recorder):
     def __init__(self):
         self.outcomes = []
         self.accuracy = {}
+        self.calibration = {}
+        self.shadow = {}
         self.captured = []
         self.ops = []
 
@@ -28,6 +31,12 @@ class Counts(Recorder):
 
     def forecast_accuracy(self, step, accuracy):
         self.accuracy[step] = accuracy
+
+    def forecast_calibration_error(self, step, error):
+        self.calibration[step] = error
+
+    def shadow_accuracy(self, step, accuracy):
+        self.shadow[step] = accuracy
 
     def hidden_state(self, *, captured):
         self.captured.append(captured)
@@ -62,7 +71,7 @@ class State:
 class Rank:
     """What one rank has: a policy, and on rank 0 the forecaster."""
 
-    def __init__(self, leader=True, predictor=None, **settings):
+    def __init__(self, leader=True, predictor=None, shadow=None, **settings):
         settings = PolicySettings(policy="he", **settings)
         self.policy = make_policy(settings)
         self.recorder = Counts()
@@ -71,8 +80,20 @@ class Rank:
             self.predictor = predictor or MarkovPredictor(steps=settings.lookahead_steps)
             self.worker = ForecastWorker(self.predictor)
             self.worker.start()
+            steps = settings.lookahead_steps
+            self.shadow = None
+            if shadow is not None:
+                self.shadow_worker = ForecastWorker(shadow)
+                self.shadow_worker.start()
+                self.shadow = ShadowForecasts(
+                    self.shadow_worker, self.policy.workflows, steps=steps
+                )
             self.forecaster = Forecaster(
-                self.worker, self.policy.workflows, self.recorder, steps=settings.lookahead_steps
+                self.worker,
+                self.policy.workflows,
+                self.recorder,
+                steps=steps,
+                shadow=self.shadow,
             )
             self.policy.workflows.listener = self.forecaster
 
@@ -223,6 +244,7 @@ def test_accuracy_is_that_of_the_forecasts_in_use(rank):
 
     assert rank.recorder.accuracy[1] > max(0.9, early)
     assert rank.recorder.accuracy[2] > 0.9
+    assert 0.0 <= rank.recorder.calibration[1] < 0.2
     assert 3 not in rank.recorder.accuracy, "no workflow lived to be tested three steps ahead"
 
 
@@ -269,3 +291,82 @@ def test_a_policy_without_forecasts_asks_for_none():
     assert not make_policy(PolicySettings(policy="lru")).uses_forecasts
     assert not make_policy(PolicySettings(policy="lae")).uses_forecasts
     assert make_policy(PolicySettings(policy="he")).uses_forecasts
+
+
+class Always(MarkovPredictor):
+    """Sure of one agent, whatever happens; counts how often it was asked."""
+
+    def __init__(self, agent, wants_hidden_states=False):
+        super().__init__(steps=3, agents=("A", "B"))
+        self.agent = agent
+        self.wants_hidden_states = wants_hidden_states
+        self.asked = []
+
+    def forecast(self, prefixes, hidden_states):
+        self.asked += [(tuple(prefix), hidden_states.shape[1]) for prefix in prefixes]
+        rows = np.zeros((len(prefixes), 3, 4), dtype=np.float32)
+        rows[:, :, self.agents.index(self.agent)] = 1.0
+        return rows
+
+
+def serve_both(rank, agents, workflow_id="w"):
+    """Serve a workflow, with every forecast of both predictors in time."""
+    for step, agent in enumerate(agents, start=1):
+        rank.call(workflow_id, agent)
+        rank.settle()
+        made = rank.shadow.accuracy._made
+        wait_until(
+            lambda made=made, step=step: (
+                rank.apply(rank.forecaster.collect()) or step in made.get(workflow_id, {})
+            ),
+            every_s=0.001,
+        )
+
+
+def test_a_shadow_is_judged_as_the_predictor_is_and_never_acts():
+    rank = Rank(predictor=Always("A"), shadow=Always("B"))
+    serve_both(rank, "AABBB")
+    of_a, of_b = (node_of(rank.policy, "w", agent, i) for i, agent in enumerate("AB"))
+    rank.forecaster.publish()
+    rank.worker.stop()
+    rank.shadow_worker.stop()
+
+    assert rank.recorder.accuracy[1] == 0.25
+    assert rank.recorder.shadow[1] == 0.75
+    assert rank.policy.score(of_a) > rank.policy.score(of_b) == 0.0
+    assert rank.recorder.outcomes == [ForecastOutcome.APPLIED] * 5
+
+
+def test_a_shadow_that_fails_costs_nothing_but_its_own_record():
+    class Broken(Always):
+        def forecast(self, prefixes, hidden_states):
+            self.asked.append(None)
+            raise RuntimeError("broken")
+
+    broken = Broken("A")
+    rank = Rank(predictor=Always("A"), shadow=broken)
+    rank.call("w", "A")
+    rank.settle()
+    wait_until(lambda: broken.asked)
+    rank.call("w", "A")
+    rank.settle()
+    rank.forecaster.publish()
+    rank.worker.stop()
+    rank.shadow_worker.stop()
+
+    assert rank.recorder.accuracy == {1: 1.0}
+    assert rank.recorder.shadow == {}
+
+
+def test_a_hidden_state_goes_only_to_the_predictor_that_wants_it():
+    blind, seeing = Always("A"), Always("B", wants_hidden_states=True)
+    rank = Rank(predictor=blind, shadow=seeing)
+    rank.call("w", "A")
+    rank.forecaster.announce("r1", "w")
+    rank.settle()
+    rank.forecaster.take_hidden_state("r1", State(4.0))
+    wait_until(lambda: (("A",), 1) in seeing.asked)
+    rank.worker.stop()
+    rank.shadow_worker.stop()
+
+    assert blind.asked == [(("A",), 0)]

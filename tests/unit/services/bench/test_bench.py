@@ -2,16 +2,15 @@ import json
 
 import pytest
 
-from pbkv.errors import SettingsError
-from pbkv.settings import PolicySettings
 from pbkv.workload import Segment, make_workflows
-from services.bench.counters import Evicted, parse_evicted
+from services.bench.counters import EngineCounters, parse_counters
 from services.bench.drive import BenchError, CallRecord, Replay
-from services.bench.engine import EngineBench, check_prompts, default_kv_tokens
+from services.bench.engine import EngineBench, check_prompts
+from services.bench.engine_table import engine_table
 from services.bench.render import SegmentRenderer
-from services.bench.report import SCHEMA, environment, write_json
-from services.bench.summary import summarise
-from services.bench.variant import make_variants, variant_names
+from services.bench.report import SCHEMA, ResultsFile, environment, show, write_json
+from services.bench.summary import count_tokens, summarise
+from services.bench.workload_defaults import defaults_of
 from services.models import resolve_model
 
 
@@ -51,8 +50,21 @@ def test_summary_weighs_hit_rate_by_tokens():
     assert row["hit_rate"] == pytest.approx(0.5)
     assert row["host_hit_rate"] == pytest.approx(0.25)
     assert row["latency_mean_s"] == 3.0
-    assert row["ttft_first_p95_s"] == pytest.approx(0.4)
     assert row["ttft_mean_s"] == pytest.approx(0.25)
+
+
+def test_summary_takes_newcomers_apart():
+    """101 first calls that wait 0 to 10 s, and later calls that wait longer."""
+    first = [call(f"w{i}", 0, 10, 0, ttft_s=i / 10) for i in range(101)]
+    later = [call(f"w{i}", 1, 10, 0, ttft_s=60.0) for i in range(101)]
+    replay = Replay(first + later, {f"w{i}": float(i) for i in range(101)})
+
+    row = summarise(replay)
+
+    assert row["ttft_first_p95_s"] == pytest.approx(9.5)
+    assert row["ttft_first_p99_s"] == pytest.approx(9.9)
+    assert row["first_wait_max_s"] == pytest.approx(10.0)
+    assert (row["latency_p50_s"], row["latency_p95_s"]) == (50.0, 95.0)
 
 
 def test_counters_are_read_by_reason_and_as_the_engine_counts():
@@ -63,47 +75,27 @@ def test_counters_are_read_by_reason_and_as_the_engine_counts():
             'pbkv_evicted_tokens_total{reason="host",replica="r"} 8.0',
             "# TYPE sglang:evicted_tokens_total counter",
             'sglang:evicted_tokens_total{cache_type="x"} 32.0',
+            "# TYPE pbkv_prefetched_tokens_total counter",
+            'pbkv_prefetched_tokens_total{replica="r"} 64.0',
+            "# TYPE pbkv_prefetch_used_tokens_total counter",
+            'pbkv_prefetch_used_tokens_total{replica="r"} 16.0',
             "",
         )
     )
 
-    evicted = parse_evicted(text)
+    counters = parse_counters(text)
 
-    assert evicted == Evicted({"retired": 32, "host": 8}, 32)
-    assert evicted.since(Evicted({"retired": 30}, 20)) == Evicted({"retired": 2, "host": 8}, 12)
-
-
-def test_an_unknown_variant_lists_the_choices():
-    with pytest.raises(SettingsError, match="stock-lru"):
-        make_variants(["belady"], ["fcfs"])
-    with pytest.raises(SettingsError, match="lpm"):
-        make_variants(["lru"], ["lifo"])
+    assert counters == EngineCounters({"retired": 32, "host": 8}, 32, 64, 16)
+    since = counters.since(EngineCounters({"retired": 30}, 20, 60, 16))
+    assert since == EngineCounters({"retired": 2, "host": 8}, 12, 4, 0)
+    assert count_tokens(since)["evicted_tokens"] == {"retired": 2, "host": 8}
 
 
-def test_every_named_variant_can_be_made():
-    assert [v.policy for v in make_variants(variant_names(), ["fcfs"])] == variant_names()
+def test_a_stock_engine_gives_no_reasons_but_a_total():
+    row = count_tokens(EngineCounters({}, 48))
 
-
-def test_the_queue_pbkv_replaces_the_engines_own():
-    (ours,) = make_variants(["lae"], ["pbkv"])
-    (stock,) = make_variants(["lae"], ["lpm"])
-
-    assert (ours.schedule_policy, ours.policy_settings(PolicySettings()).queue) == ("fcfs", "pbkv")
-    assert (stock.schedule_policy, stock.policy_settings(PolicySettings()).queue) == ("lpm", "")
-
-
-@pytest.mark.parametrize("policy", ["session", "stock-lru"])
-def test_a_stock_engine_is_refused_under_the_queue_of_the_plug_in(policy):
-    with pytest.raises(SettingsError, match="belongs to the plug-in"):
-        make_variants(["lae", policy], ["fcfs", "pbkv"])
-
-
-def test_a_policy_can_name_the_only_queue_it_is_measured_under():
-    names = [v.name for v in make_variants(["lae", "session", "lae/pbkv"], ["fcfs", "lpm"])]
-
-    assert names == ["lae/fcfs", "session/fcfs", "lae/lpm", "session/lpm", "lae/pbkv"]
-    with pytest.raises(SettingsError, match="unknown queue 'lifo'"):
-        make_variants(["lae/lifo"], ["fcfs"])
+    assert row["evicted_tokens"] == {"total": 48}
+    assert row["evicted_device_tokens"] == 48
 
 
 def bench(**changes):
@@ -133,11 +125,35 @@ def test_a_prompt_that_cannot_fit_is_found_before_anything_starts():
     check_prompts(bench())
     with pytest.raises(BenchError, match="raise --kv-tokens"):
         check_prompts(bench(kv_tokens=64))
+    with pytest.raises(BenchError, match="raise --kv-tokens"):
+        check_prompts(bench(pool_scales=(1.0, 0.02)))
+
+
+def test_a_pool_is_scaled_in_whole_pages():
+    assert [bench().pool_tokens(scale) for scale in (0.4, 1.0, 1.2)] == [1632, 4096, 4912]
 
 
 def test_the_default_pool_has_the_pressure_of_the_paper_s_point():
-    assert default_kv_tokens(72, 1.0) == pytest.approx(58_500, rel=0.01)
-    assert default_kv_tokens(3, 0.07) % 16 == 0
+    hover = defaults_of("hover")
+
+    assert hover.kv_tokens(72, 1.0) == pytest.approx(58_500, rel=0.01)
+    assert hover.kv_tokens(3, 0.07) % 16 == 0
+
+
+@pytest.mark.parametrize("workload", ["hover", "swebench"])
+def test_every_workload_fits_its_default_pool_at_four_tenths(workload):
+    usual = defaults_of(workload)
+    setup = bench(
+        workload=workload,
+        workflows=usual.workflows,
+        concurrency=usual.concurrency,
+        scale=usual.scale,
+        kv_tokens=usual.kv_tokens(usual.concurrency, usual.scale),
+        context_length=16_384,
+        pool_scales=(0.4, 1.2),
+    )
+
+    check_prompts(setup)
 
 
 def test_the_results_file_has_the_published_form(tmp_path):
@@ -150,3 +166,37 @@ def test_the_results_file_has_the_published_form(tmp_path):
     assert content["rows"] == [{"policy": "lru"}]
     assert content["environment"]["model"] == "tiny"
     assert set(content) == {"schema", "command", "environment", "rows"}
+
+
+def test_a_results_file_is_whole_after_every_row(tmp_path):
+    path = tmp_path / "rows.json"
+    results = ResultsFile(path, ["bench"], {"model": "tiny"})
+    seen = [json.loads(path.read_text())]
+    results.add({"policy": "lru"})
+    seen.append(json.loads(path.read_text()))
+    results.finish()
+    seen.append(json.loads(path.read_text()))
+
+    assert [len(content["rows"]) for content in seen] == [0, 1, 1]
+    assert [content["environment"]["finished"] for content in seen] == [False, False, True]
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_table_has_a_line_for_each_pool_and_variant(capsys):
+    replay = Replay([call("a", 0, 100, 40, ttft_s=2.5)], {"a": 3.0})
+    measured = summarise(replay) | count_tokens(EngineCounters({"score": 1600}, 1600, 320, 160))
+    rows = [
+        {"variant": variant, "kv_scale": scale, **measured}
+        for scale in (0.4, 1.0)
+        for variant in ("he+learned/pbkv", "session/lpm")
+        for _ in range(2)
+    ]
+
+    table = engine_table(rows)
+    show(table)
+
+    assert table.row_count == 4
+    printed = capsys.readouterr().out
+    assert "he+learned/pbkv" in printed
+    assert "score 1,600" in printed
+    assert "320 / 160" in printed

@@ -58,7 +58,10 @@ def test_the_rows_have_the_published_keys_for_every_implementation():
     rows = run_policy_bench(bench, said.append, clock=lambda: next(ticks))
 
     assert not any("left out" in line for line in said)
-    timed = [row for row in rows if row["op"] != "memory"]
+    (predict,) = (row for row in rows if row["op"] == "predict")
+    assert (predict["nodes"], predict["prefixes"], predict["samples"]) == (0, 1024, 3)
+    assert predict["mean_us"] == 1.0
+    timed = [row for row in rows if row["op"] not in ("memory", "predict")]
     assert {(row["op"], row["implementation"], row["nodes"]) for row in timed} == {
         (op, core.value, nodes)
         for nodes in (300, 400)
@@ -66,6 +69,7 @@ def test_the_rows_have_the_published_keys_for_every_implementation():
             ("evict", list(TreeCore)),
             ("evict-and-free", list(TreeCore)),
             ("score", [TreeCore.PBKV]),
+            ("score-entry", [TreeCore.PBKV]),
             ("apply", [TreeCore.PBKV]),
             ("prefetch", [TreeCore.PBKV]),
         )
@@ -73,12 +77,13 @@ def test_the_rows_have_the_published_keys_for_every_implementation():
     }
     for row in timed:
         assert row["samples"] == 3
-        assert 0.0 <= row["mean_us"] <= row["p99_us"] + 1e-9 or row["op"] == "score"
+        assert 0.0 <= row["mean_us"] <= row["p99_us"] + 1e-9 or "score" in row["op"]
     # A clock that ticks once per reading: apply is one tick, and score a share of it.
     assert all(row["mean_us"] == 1.0 for row in timed if row["op"] in ("apply", "prefetch"))
     memory = [row for row in rows if row["op"] == "memory"]
     assert [row["nodes"] for row in memory] == [300, 400]
-    assert all(100 < row["bytes_per_node"] < 2000 for row in memory)
+    # Hardly two of so few nodes are alike, so that nearly every one has a tag to itself.
+    assert all(100 < row["bytes_per_node"] < 3000 for row in memory)
 
 
 @needs_engine

@@ -1,0 +1,59 @@
+"""GraphSAGE over the call graph, fused with the prefix and the hidden state (section 4.1)."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+from torch_geometric.nn import DenseSAGEConv
+
+from pbkv.predict.dataset import Prefixes
+from pbkv.predict.network import Batch, HiddenInput, Network, Outputs, Shape, head, split_outputs
+
+
+class GraphSage(Network):
+    """The paper's predictor: two layers of eq. (3), attention of eq. (4), ReLU(W_t x), an MLP.
+
+    The weights of eq. (4) depend on the agents and not on their places in the prefix, so the sum
+    over the prefix is taken over agents, each counted as often as it was called: the same result,
+    at a cost that does not grow with the workflow.
+    """
+
+    def __init__(
+        self, shape: Shape, *, width: int = 64, dropout: float = 0.3, hidden_dropout: float = 0.3
+    ) -> None:
+        super().__init__(shape)
+        self._width = width
+        # No agent V here, which stands before the first call: it is never the latest one.
+        self.embedding = nn.Embedding(shape.agents, width)
+        self.layers = nn.ModuleList(DenseSAGEConv(width, width) for _ in range(2))
+        self.query = nn.Linear(width, width, bias=False)
+        self.text = HiddenInput(shape.hidden_size, width, dropout=hidden_dropout)
+        self.head = head(3 * width, width, shape, dropout)
+        self.register_buffer("transitions", torch.zeros(shape.agents, shape.agents))
+
+    def fit_inputs(self, prefixes: Prefixes, transitions: NDArray[np.float32]) -> None:
+        super().fit_inputs(prefixes, transitions)
+        self.transitions.copy_(torch.from_numpy(transitions))
+
+    def forward(self, batch: Batch) -> Outputs:
+        agents = self.agent_states()
+        latest = batch.calls[:, -1]
+        current = agents[latest]
+        # Queries and scores are per agent as well: (V, V) whatever the batch.
+        scores = (self.query(agents) @ agents.T / math.sqrt(self._width))[latest]
+        weights = batch.counts * (scores - scores.amax(dim=1, keepdim=True)).exp()
+        weights = weights / weights.sum(dim=1, keepdim=True).clamp(min=1e-12)
+        path = weights @ agents
+        raw = self.head(torch.cat([current, path, self.text(batch)], dim=1))
+        return split_outputs(raw, self.shape)
+
+    def agent_states(self) -> torch.Tensor:
+        """H of eq. (3) after both layers, (V, d)."""
+        states = self.embedding.weight
+        for layer in self.layers:
+            states = torch.relu(layer(states, self.transitions)[0])
+        return states

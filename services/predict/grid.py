@@ -1,0 +1,162 @@
+"""The runs of one evaluation: Table 3, the curve over training sizes, the scan over layers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pbkv.errors import SettingsError
+from pbkv.predict.evaluation import (
+    Evaluation,
+    Split,
+    agent_mean_mae,
+    evaluate_variant,
+    split_traces,
+    variants,
+)
+from pbkv.predict.training import TrainingPlan
+from services.predict.encoder import POST_NORM
+
+DETERMINISTIC = frozenset({"markov", "knn"})
+"""Families that no seed changes: one run of each is enough."""
+
+MAIN, SIZES, LAYERS = "main", "sizes", "layers"
+
+
+@dataclass(frozen=True, slots=True)
+class TracedStates:
+    """Agents per trace, and the states of each source per trace; no sources without text."""
+
+    agents: list[tuple[str, ...]]
+    sources: tuple[str, ...] = ()
+    states: list[NDArray[np.float16]] = field(default_factory=list)
+
+    def of(self, source: str) -> list[NDArray[np.float16]] | None:
+        """The states (calls, D) of one source."""
+        if not self.sources:
+            return None
+        column = self.sources.index(source)
+        return [states[:, column] for states in self.states]
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationPlan:
+    """``sizes`` are training sizes besides ``train``, run with ``curve_seeds``, like the layers."""
+
+    chosen: tuple[tuple[str, str], ...]
+    train: int
+    test: int
+    seeds: int
+    sizes: tuple[int, ...] = ()
+    curve_seeds: int = 3
+    scan_layers: bool = True
+    training: TrainingPlan = field(default_factory=TrainingPlan)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One training: what part of the evaluation it is for, and of what."""
+
+    part: str
+    family: str
+    variant: str
+    seed: int
+    train: int
+    source: str
+
+
+def choose_variants(families: str) -> tuple[tuple[str, str], ...]:
+    """``all``, or a comma list of families and of family/variant. Raises :class:`SettingsError`."""
+    known = variants()
+    if families == "all":
+        return tuple(known)
+    chosen: list[tuple[str, str]] = []
+    for name in families.split(","):
+        family, _, variant = name.strip().partition("/")
+        found = [(f, v) for f, v in known if f == family and variant in ("", v)]
+        if not found:
+            choices = ", ".join(dict.fromkeys(f for f, _ in known))
+            raise SettingsError(
+                f"unknown family {name.strip()[:40]!r}; choose all, or of: {choices}"
+            )
+        chosen += [pair for pair in found if pair not in chosen]
+    return tuple(chosen)
+
+
+def plan_runs(plan: EvaluationPlan, sources: Sequence[str]) -> list[Run]:
+    """All runs: the main table first, then the curve, then the layers.
+
+    Without text the families that read nothing else have nothing to learn from.
+    """
+    chosen = [
+        (family, variant)
+        for family, variant in plan.chosen
+        if sources or family not in ("linear-probe", "knn")
+    ]
+
+    def runs(part: str, seeds: int, train: int, source: str) -> Iterator[Run]:
+        for family, variant in chosen if part != LAYERS else [("graphsage", "")]:
+            for seed in range(1 if family in DETERMINISTIC else seeds):
+                yield Run(part, family, variant, seed, train, source)
+
+    curve_seeds = min(plan.seeds, plan.curve_seeds)
+    planned = list(runs(MAIN, plan.seeds, plan.train, POST_NORM))
+    for size in plan.sizes:
+        if size < plan.train:
+            planned += runs(SIZES, curve_seeds, size, POST_NORM)
+    if plan.scan_layers and ("graphsage", "") in chosen:
+        for source in sources:
+            if source != POST_NORM:
+                planned += runs(LAYERS, curve_seeds, plan.train, source)
+    return planned
+
+
+def execute(
+    runs: Sequence[Run], plan: EvaluationPlan, traced: TracedStates
+) -> Iterator[tuple[Run, dict[str, Any]]]:
+    """Train and score each run in turn; yields its row as soon as it is there."""
+    split: Split | None = None
+    held: tuple[int, str] | None = None
+    naive = math.nan
+    for run in runs:
+        if split is None or held != (run.train, run.source):
+            held = (run.train, run.source)
+            # The newest of the traces before the test, whatever the size: as a service would.
+            start = len(traced.agents) - plan.test - run.train
+            states = traced.of(run.source)
+            split = split_traces(
+                traced.agents[start:],
+                None if states is None else states[start:],
+                train=run.train,
+                test=plan.test,
+            )
+            naive = agent_mean_mae(split)
+        result = evaluate_variant(run.family, run.variant, split, seed=run.seed, plan=plan.training)
+        yield run, _row(run, result, naive)
+
+
+def _row(run: Run, result: Evaluation, naive: float) -> dict[str, Any]:
+    scores = {f"s{k}": step.accuracy for k, step in enumerate(result.steps, start=1)}
+    errors = {f"ece{k}": step.calibration_error for k, step in enumerate(result.steps, start=1)}
+    return {
+        "part": run.part,
+        "family": run.family,
+        "variant": run.variant,
+        "seed": run.seed,
+        "train_traces": run.train,
+        "source": run.source,
+        **scores,
+        **errors,
+        "parameters": result.parameters,
+        "infer_1024_ms": result.infer_1024_ms,
+        "train_s": result.train_s,
+        "remaining_mae": result.remaining_mae,
+        "remaining_mae_agent_mean": naive,
+        "remaining_within_2_spreads": result.remaining_spread_coverage,
+        "reliability": [list(step.reliability) for step in result.steps],
+    }

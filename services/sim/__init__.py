@@ -1,0 +1,1 @@
+"""Grids of simulations over processes, and what is shown of them."""

@@ -1,0 +1,130 @@
+"""Runs a grid of simulations, one process per core."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from pbkv.settings import PolicySettings
+from pbkv.sim import EngineLimits, Simulation, gpu_costs, simulate
+from pbkv.sim.points import OperatingPoint
+from pbkv.sim.simulate import check
+from pbkv.workload import ScriptedWorkflow
+from services.sim.variant import SimVariant
+from services.sim.workload import load_workload
+
+
+@dataclass(frozen=True, slots=True)
+class GridCell:
+    """One simulation of the grid. ``seed`` chooses the workflows, the same for every variant."""
+
+    workload: str
+    model: str
+    gpu: str
+    variant: SimVariant
+    point: OperatingPoint
+    kv_scale: float
+    host_ratio: float
+    seed: int
+    settings: PolicySettings
+    accuracy: tuple[float, ...] = ()
+    data_dir: Path | None = None
+
+    @property
+    def kv_tokens(self) -> int:
+        return int(self.point.kv_tokens * self.kv_scale)
+
+    def simulation(self) -> Simulation:
+        """Raises :class:`SettingsError` for settings that cannot work."""
+        return Simulation(
+            policy=self.variant.policy,
+            queue=self.variant.queue,
+            concurrency=self.point.concurrency,
+            limits=EngineLimits(
+                kv_tokens=self.kv_tokens,
+                host_ratio=self.host_ratio,
+                max_running_requests=self.point.max_running_requests,
+            ),
+            costs=gpu_costs(self.model, self.gpu),
+            settings=self.variant.settings(self.settings),
+            max_new_tokens=self.point.max_new_tokens,
+            accuracy=self.accuracy,
+            seed=self.seed,
+        )
+
+    def check(self, scripts: Sequence[ScriptedWorkflow]) -> None:
+        """Raise :class:`SettingsError` now for what would stop the simulation later."""
+        check(self.simulation(), scripts)
+
+    def scripts(self) -> list[ScriptedWorkflow]:
+        """The workflows of this cell's seed."""
+        return _scripts(
+            self.workload, self.point.workflows, self.seed, self.point.scale, self.data_dir
+        )
+
+
+@lru_cache(maxsize=2)
+def _scripts(
+    workload: str, count: int, seed: int, scale: float, data_dir: Path | None
+) -> list[ScriptedWorkflow]:
+    return load_workload(workload, count, seed=seed, scale=scale, data_dir=data_dir)
+
+
+def run_cell(cell: GridCell) -> dict[str, Any]:
+    """One row: what was simulated and what it measured."""
+    simulation = cell.simulation()
+    result = simulate(simulation, cell.scripts())
+    forecasts = simulation.settings
+    return {
+        "workload": cell.workload,
+        "model": cell.model,
+        "gpu": cell.gpu,
+        "variant": cell.variant.name,
+        "policy": cell.variant.policy,
+        "queue": cell.variant.queue,
+        "kv_scale": cell.kv_scale,
+        "kv_tokens": cell.kv_tokens,
+        "seed": cell.seed,
+        "concurrency": cell.point.concurrency,
+        "access_model": forecasts.access_model,
+        "tie_rule": forecasts.tie_rule,
+        "forecast_noise": forecasts.forecast_noise,
+        **result.row(),
+    }
+
+
+def run_grid(cells: Iterable[GridCell], jobs: int) -> Iterator[dict[str, Any]]:
+    """Rows as they finish, in no fixed order; ``jobs`` 1 runs in this process.
+
+    Cells of one seed should be neighbours, so that a process makes its workflows once.
+    """
+    cells = list(cells)
+    if jobs == 1 or len(cells) == 1:
+        yield from map(run_cell, cells)
+        return
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(min(jobs, len(cells)), mp_context=context) as pool:
+        futures = [pool.submit(run_cell, cell) for cell in cells]
+        try:
+            for future in as_completed(futures):
+                yield future.result()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def cells_of(
+    base: GridCell, variants: Iterable[SimVariant], kv_scales: Iterable[float], seeds: Iterable[int]
+) -> list[GridCell]:
+    """The grid around one cell."""
+    variants = list(variants)
+    return [
+        replace(base, variant=variant, kv_scale=kv_scale, seed=seed)
+        for seed in seeds
+        for kv_scale in kv_scales
+        for variant in variants
+    ]
