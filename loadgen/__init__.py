@@ -1,1 +1,1 @@
-"""Agents, workloads and the client that measure a PBKV stack over HTTP."""
+"""Agent workflows as load on any OpenAI-compatible endpoint, and what they measured."""

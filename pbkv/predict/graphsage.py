@@ -23,7 +23,7 @@ class GraphSage(Network):
     """
 
     def __init__(
-        self, shape: Shape, *, width: int = 64, dropout: float = 0.3, hidden_dropout: float = 0.3
+        self, shape: Shape, *, width: int = 64, dropout: float = 0.3, hidden_dropout: float = 0.5
     ) -> None:
         super().__init__(shape)
         self._width = width

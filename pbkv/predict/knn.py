@@ -37,7 +37,9 @@ class NearestNeighbours:
         rows, steps = np.nonzero(examples.targets != MASKED)
         votes[rows, steps, examples.targets[rows, steps]] = 1.0
         self._votes = votes
-        self._prior = votes.sum(axis=0) / np.maximum(votes.sum(axis=0).sum(axis=1), 1.0)[:, None]
+        # A step that no trace reached keeps the uniform distribution.
+        total = votes.sum(axis=0) + 1e-6
+        self._prior = total / total.sum(axis=1, keepdims=True)
 
     def probabilities(self, prefixes: Prefixes) -> NDArray[np.float32]:
         """Distributions (N, K, V+1)."""

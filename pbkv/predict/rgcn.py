@@ -19,7 +19,7 @@ class Rgcn(Network):
     """
 
     def __init__(
-        self, shape: Shape, *, width: int = 64, dropout: float = 0.3, hidden_dropout: float = 0.3
+        self, shape: Shape, *, width: int = 64, dropout: float = 0.3, hidden_dropout: float = 0.5
     ) -> None:
         super().__init__(shape)
         self.embedding = nn.Embedding(shape.agents, width)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +15,7 @@ NUM_BINS = 10
 
 @dataclass(frozen=True, slots=True)
 class StepScore:
-    """How forecasts did at one step.
+    """How forecasts did at one step; ``accuracy`` is NaN if no workflow got so far.
 
     ``accuracy`` is that of the likeliest outcome, END among them. ``reliability`` holds per bin of
     confidence (mean confidence, accuracy, forecasts), for the bins that are not empty, and
@@ -48,4 +49,5 @@ def _score(probabilities: NDArray[np.float32], targets: NDArray[np.int64]) -> St
             mean, accuracy = float(confidence[inside].mean()), float(hits[inside].mean())
             reliability.append((mean, accuracy, int(inside.sum())))
     error = sum(abs(mean - accuracy) * count for mean, accuracy, count in reliability)
-    return StepScore(float(hits.mean()), error / max(1, len(hits)), tuple(reliability))
+    accuracy = float(hits.mean()) if len(hits) else math.nan
+    return StepScore(accuracy, error / max(1, len(hits)), tuple(reliability))

@@ -21,7 +21,7 @@ class Tcn(Network):
         channels: int,
         width: int = 64,
         dropout: float = 0.3,
-        hidden_dropout: float = 0.3,
+        hidden_dropout: float = 0.5,
     ) -> None:
         super().__init__(shape)
         self.embedding = nn.Embedding(shape.agents + 1, channels)

@@ -20,7 +20,7 @@ class Transformer(Network):
         width: int = 64,
         heads: int = 4,
         dropout: float = 0.3,
-        hidden_dropout: float = 0.3,
+        hidden_dropout: float = 0.5,
     ) -> None:
         super().__init__(shape)
         self.embedding = nn.Embedding(shape.agents + 1, width)

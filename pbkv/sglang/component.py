@@ -62,7 +62,7 @@ class PolicyFullComponent(FullComponent):
         return victim.node_id
 
     def _may_go(self, victim: CacheNode) -> bool:
-        if self.active_allowance is None or victim.retired:
+        if self.active_allowance is None or (victim.retired and not victim.waiting):
             return True
         self.active_allowance -= victim.num_tokens
         return self.active_allowance >= 0

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from pbkv.forecast import Forecast, OnlinePredictor, Predictor
+from pbkv.forecast import Forecast, OnlinePredictor, Predictor, RemainingCallsPredictor
 from pbkv.policy import EvictionPolicy
 from pbkv.policy.score import noisy
 from pbkv.workflow import Workflow
@@ -46,18 +46,30 @@ class SimulatedForecaster:
         due, self._due = self._due, []
         for workflow in due:
             if workflow.active:
-                rows = self._predict(workflow)
-                agents = self._predictor.agents
+                rows, remaining = self._predict(workflow)
                 self._policy.on_forecast(
-                    Forecast(workflow.workflow_id, agents, rows, now_s, self._predictor.version)
+                    Forecast(
+                        workflow.workflow_id,
+                        self._predictor.agents,
+                        noisy(rows, self._noise) if self._noise else rows,
+                        now_s,
+                        self._predictor.version,
+                        remaining,
+                    )
                 )
 
-    def _predict(self, workflow: Workflow) -> NDArray[np.float32]:
-        if isinstance(self._predictor, ScriptPredictor):
-            rows = self._predictor.of_workflow(workflow.workflow_id, workflow.calls)
-        else:
-            rows = self._predictor.forecast([tuple(workflow.history)], _NO_STATES)[0]
-        return noisy(rows, self._noise) if self._noise else rows
+    def _predict(self, workflow: Workflow) -> tuple[NDArray[np.float32], float | None]:
+        """Distributions (K, V+1), and the calls still to come if the predictor tells."""
+        predictor = self._predictor
+        if isinstance(predictor, ScriptPredictor):
+            return (
+                predictor.of_workflow(workflow.workflow_id, workflow.calls),
+                predictor.remaining_calls(workflow.workflow_id, workflow.calls),
+            )
+        rows = predictor.forecast([tuple(workflow.history)], _NO_STATES)[0]
+        if isinstance(predictor, RemainingCallsPredictor):
+            return rows, float(predictor.remaining_calls[0])
+        return rows, None
 
 
 class ScriptPredictor:
@@ -113,3 +125,9 @@ class ScriptPredictor:
                 rows[step] = (1.0 - accuracy) * self._shares
             rows[step, column] += accuracy
         return rows
+
+    def remaining_calls(self, workflow_id: str, calls: int) -> float | None:
+        """Calls still to come after the first ``calls``; None of one that is not always right."""
+        if min(self._accuracy) < 1.0:
+            return None
+        return float(len(self._agents_of[workflow_id]) - calls)

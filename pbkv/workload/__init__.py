@@ -8,7 +8,11 @@ from pathlib import Path
 
 from pbkv.errors import SettingsError
 from pbkv.workload.data import WorkloadDataError, load_call_lengths, load_claims
-from pbkv.workload.financebench import financebench_workflow, sample_questions
+from pbkv.workload.financebench import (
+    financebench_workflow,
+    load_questions,
+    sample_questions,
+)
 from pbkv.workload.hover import hover_workflow
 from pbkv.workload.sample import sample_call_lengths, sample_claims
 from pbkv.workload.script import ScriptedCall, ScriptedWorkflow, Segment
@@ -35,9 +39,12 @@ def _swebench(count: int, seed: int, scale: float, data_dir: Path | None) -> lis
 def _financebench(
     count: int, seed: int, scale: float, data_dir: Path | None
 ) -> list[ScriptedWorkflow]:
+    questions = sample_questions(count, seed)
+    if data_dir:
+        questions = random.Random(f"finance/{seed}").choices(load_questions(data_dir), k=count)
     return [
         financebench_workflow(question, index, seed=seed, scale=scale)
-        for index, question in enumerate(sample_questions(count, seed))
+        for index, question in enumerate(questions)
     ]
 
 

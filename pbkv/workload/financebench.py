@@ -4,15 +4,18 @@ The order never changes, so that KVFlow's static graph describes it. Prompts are
 does: an agent's own system prompt first, then its task; the page of the document stands before the
 question, so that questions on one document share it. Lengths of questions, evidence and pages are
 drawn from log-normal fits to the published data set's quantiles, at its ratio of questions to
-documents; the data itself, under a non-commercial licence, is not needed.
+documents; or taken from the data set itself, which has a non-commercial licence and is not shipped.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import random
 from dataclasses import dataclass
+from pathlib import Path
 
+from pbkv.workload.data import WorkloadDataError
 from pbkv.workload.script import ScriptedCall, ScriptedWorkflow, Segment
 
 AGENTS = ("Locator", "Extractor", "Analyst", "Verifier", "Writer")
@@ -29,6 +32,11 @@ GRAPH = {
 """The static graph: which agents may follow each."""
 
 DOCUMENTS_PER_QUESTION = 84 / 150
+
+DATA_FILE = "financebench/financebench_open_source.jsonl"
+
+CHARACTERS_PER_TOKEN = 4.0
+"""Of the data set's English and figures; counting with a tokenizer would need a model."""
 
 _READS_PAGE = frozenset({"Locator", "Extractor"})
 _READS_EVIDENCE = frozenset({"Analyst", "Verifier"})
@@ -82,6 +90,41 @@ def sample_questions(
             )
         )
     return questions
+
+
+def load_questions(data_dir: Path) -> list[FinanceQuestion]:
+    """FinanceBench's open questions, with the page of the first piece of evidence.
+
+    Raises :class:`WorkloadDataError`.
+    """
+    path = data_dir / DATA_FILE
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except OSError as problem:
+        raise WorkloadDataError(f"cannot read {path}: {problem.strerror}") from None
+    questions = []
+    for number, line in enumerate(filter(None, lines), start=1):
+        try:
+            record = json.loads(line)
+            evidence = record["evidence"][0]
+            questions.append(
+                FinanceQuestion(
+                    question_id=str(record["financebench_id"]),
+                    document=f"{record['doc_name']}/{evidence['evidence_page_num']}",
+                    page_tokens=_tokens(evidence["evidence_text_full_page"]),
+                    question_tokens=_tokens(record["question"]),
+                    evidence_tokens=_tokens(evidence["evidence_text"]),
+                )
+            )
+        except (ValueError, TypeError, KeyError, IndexError) as problem:
+            raise WorkloadDataError(
+                f"{path}: line {number} is no question of FinanceBench: {problem!r}"
+            ) from None
+    return questions
+
+
+def _tokens(text: str) -> int:
+    return max(1, round(len(text) / CHARACTERS_PER_TOKEN))
 
 
 def financebench_workflow(

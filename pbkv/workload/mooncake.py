@@ -77,6 +77,18 @@ def mooncake_workflows(
     A pause is the time between two requests of one conversation, the answer's own time included,
     which the trace does not tell. Token counts are multiplied by ``scale``.
     """
+    return [
+        _workflow(f"mooncake-{index}", conversation.requests, scale)
+        for index, conversation in enumerate(_conversations(requests))
+    ]
+
+
+def conversation_starts(requests: list[MooncakeRequest]) -> list[float]:
+    """When each of :func:`mooncake_workflows` began, in seconds of the trace."""
+    return [conversation.requests[0].sent_at_s for conversation in _conversations(requests)]
+
+
+def _conversations(requests: list[MooncakeRequest]) -> list[_Conversation]:
     conversations: list[_Conversation] = []
     # Last full block of a prompt -> the conversation whose newest prompt ends with it.
     ends: dict[int, _Conversation] = {}
@@ -89,10 +101,7 @@ def mooncake_workflows(
         conversation.requests.append(request)
         if blocks:
             ends[blocks[-1]] = conversation
-    return [
-        _workflow(f"mooncake-{index}", conversation.requests, scale)
-        for index, conversation in enumerate(conversations)
-    ]
+    return conversations
 
 
 def _workflow(name: str, requests: list[MooncakeRequest], scale: float) -> ScriptedWorkflow:

@@ -16,10 +16,15 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "serve": ("services.cli.serve:app", "Run one part of the stack: router, replica or engine."),
     "bench": ("services.cli.bench:app", "Measure policies on the real engine."),
     "trace": ("services.cli.trace:app", "Export, join, import and look at traces."),
+    "replay": (
+        "services.cli.replay:app",
+        "Send the same calls through the simulator and SGLang.",
+    ),
     "simulate": (
         "services.cli.simulate:app",
         "Simulate policies, queues and GPUs on this machine.",
     ),
+    "load": ("services.cli.load:app", "Send agent workflows to an endpoint and measure it."),
     "train": ("services.cli.train:app", "Train a predictor and write its checkpoint."),
     "evaluate": ("services.cli.evaluate:app", "Compare predictors: accuracy, calibration, cost."),
     "version": ("services.cli.version:app", "Show the versions of the stack and the engine."),

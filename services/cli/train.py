@@ -21,7 +21,7 @@ def train(
     workload: Annotated[str, typer.Option(help="hover, swebench or who-and-when.")] = "hover",
     family: Annotated[str, typer.Option(help="Such as graphsage or mlp/small.")] = "graphsage",
     traces: Annotated[int, typer.Option(min=2, help="Traces to learn from.")] = 1000,
-    test: Annotated[int, typer.Option(min=1, help="Later traces to score it on.")] = 200,
+    test: Annotated[int, typer.Option(min=1, help="Later traces to score it on.")] = 500,
     seed: Annotated[int, typer.Option(help="Of weights and draws.")] = 0,
     epochs: Annotated[int, typer.Option(min=1, help="At most so many.")] = 60,
     model: Annotated[

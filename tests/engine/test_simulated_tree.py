@@ -6,9 +6,6 @@ find on the device and on the host is compared call by call, and what they evict
 
 from __future__ import annotations
 
-import random
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,14 +13,11 @@ import pytest
 import torch
 
 from pbkv.events import EventKind, WorkflowEvent
-from pbkv.forecast import Forecast
 from pbkv.invocation import Invocation
-from pbkv.policy import EvictionPolicy, make_policy
 from pbkv.settings import PolicySettings
-from pbkv.sim import EngineLimits, gpu_costs
-from pbkv.sim.client import WorkflowRun
-from pbkv.sim.engine import SimulatedEngine
+from pbkv.sim import EngineLimits, Simulation, gpu_costs
 from pbkv.sim.forecasting import ScriptPredictor
+from pbkv.sim.sequence import FoundTokens, ScheduledCall, interleaved, simulate_sequence
 from pbkv.workload import ScriptedWorkflow, make_workflows
 from services.sim.graph import default_graph
 from tests.engine.tree_harness import Harness
@@ -31,74 +25,25 @@ from tests.engine.tree_harness import Harness
 PAGE = 4
 KV_TOKENS = 640
 AT_A_TIME = 6
+ACCURACY = (0.9, 0.8, 0.7)
 WORKFLOWS = {"hover": 10, "swebench": 6, "financebench": 9}
 SCALES = {"hover": 0.1, "swebench": 0.012, "financebench": 0.12}
 
 
-@dataclass(frozen=True)
-class Found:
-    """Tokens of one prompt that were on the device and on the host."""
-
-    device: int
-    host: int
-
-
-Side = tuple[list[Found], dict[str, int]]
+Side = tuple[list[FoundTokens], dict[str, int]]
 """What every call found, and the tokens evicted by reason."""
 
 
-def _order(scripts: list[ScriptedWorkflow]) -> Iterator[tuple[ScriptedWorkflow, int]]:
-    """Calls of eight workflows at a time, mixed at random; a place that frees is taken."""
-    rng = random.Random("order")
-    waiting = list(scripts)
-    active: list[list[Any]] = []
-    while waiting or active:
-        while waiting and len(active) < AT_A_TIME:
-            active.append([waiting.pop(0), 0])
-        chosen = rng.choice(active)
-        yield chosen[0], chosen[1]
-        chosen[1] += 1
-        if chosen[1] == len(chosen[0].calls):
-            active.remove(chosen)
-
-
-class _Forecasts:
-    """The same forecasts for both sides, right in nine of ten cases at the first step."""
-
-    def __init__(self, scripts: list[ScriptedWorkflow]) -> None:
-        self._predictor = ScriptPredictor(scripts, steps=3, accuracy=(0.9, 0.8, 0.7))
-
-    def give(self, policy: EvictionPolicy, workflow_id: str, calls: int) -> None:
-        rows = self._predictor.of_workflow(workflow_id, calls)
-        policy.on_forecast(Forecast(workflow_id, self._predictor.agents, rows, 0.0, "test"))
-
-
-def _simulated(
-    settings: PolicySettings, scripts: list[ScriptedWorkflow], host_ratio: float
-) -> Side:
-    engine = SimulatedEngine(
-        make_policy(settings),
-        EngineLimits(kv_tokens=KV_TOKENS, host_ratio=host_ratio, page_size=PAGE, decode_run=1),
-        gpu_costs("qwen3-32b", "a6000"),
-        "fcfs",
-        settings,
+def _simulation(settings: PolicySettings, host_ratio: float) -> Simulation:
+    return Simulation(
+        policy=settings.policy,
+        queue="fcfs",
+        concurrency=1,
+        limits=EngineLimits(kv_tokens=KV_TOKENS, host_ratio=host_ratio, page_size=PAGE),
+        costs=gpu_costs("qwen3-32b", "a6000"),
+        settings=settings,
+        accuracy=ACCURACY,
     )
-    forecasts = _Forecasts(scripts)
-    runs: dict[str, WorkflowRun] = {}
-    found = []
-    for number, (script, step) in enumerate(_order(scripts)):
-        now_s = float(number)
-        run = runs.setdefault(
-            script.workflow_id,
-            WorkflowRun(script, page_size=PAGE, max_new_tokens=None, now_s=now_s),
-        )
-        request = run.next_request(number, now_s)
-        engine.submit(request, now_s)
-        forecasts.give(engine.policy, script.workflow_id, step + 1)
-        while engine.begin(now_s) is not None:
-            engine.finish(now_s)
-        found.append(Found(request.cached_device_tokens, request.cached_host_tokens))
-    return found, {str(reason): tokens for reason, tokens in engine.tree.evicted.items()}
 
 
 class _Texts:
@@ -148,7 +93,7 @@ class _Replay(Harness):
         for _ in range(output_tokens - 1):
             self.advance(req, len(prompt))
             self.poll()
-        found = Found(device_tokens, req.host_loaded_length or 0)
+        found = FoundTokens(len(prompt), device_tokens, req.host_loaded_length or 0)
         self.finish(req)
         self.poll()
         return found, list(req.output_ids)
@@ -168,22 +113,30 @@ class _Replay(Harness):
         req.kv.kv_allocated_len = req.kv.kv_committed_len = target
 
 
-def _real(settings: PolicySettings, scripts: list[ScriptedWorkflow], host_ratio: float) -> Side:
+def _real(
+    settings: PolicySettings,
+    scripts: list[ScriptedWorkflow],
+    calls: list[ScheduledCall],
+    host_ratio: float,
+) -> Side:
     harness = _Replay(settings, kv_tokens=KV_TOKENS, page_size=PAGE, host_ratio=host_ratio)
-    forecasts, texts = _Forecasts(scripts), _Texts(scripts)
+    predictor, texts = ScriptPredictor(scripts, steps=3, accuracy=ACCURACY), _Texts(scripts)
     found = []
-    for number, (script, step) in enumerate(_order(scripts)):
+    for number, scheduled in enumerate(calls):
+        script, step = scheduled.script, scheduled.step
         call = script.calls[step]
         harness.now_s = float(number)
         invocation = Invocation(script.workflow_id, call.agent, at_s=float(number), step=step + 1)
         harness.policy.on_event(WorkflowEvent.invoke(invocation))
-        forecasts.give(harness.policy, script.workflow_id, step + 1)
+        if harness.policy.uses_forecasts:
+            rows = predictor.of_workflow(script.workflow_id, step + 1)
+            harness.forecast(script.workflow_id, predictor.agents, rows)
         prompt = texts.prompt(script, step)
         of_call, reply = harness.serve(prompt, call.output_tokens, invocation)
         # The last token of a reply has no cache yet, and is part of the next prompt all the same.
         texts.replied(script, step, [*reply, 2][: call.output_tokens])
         found.append(of_call)
-        if step + 1 == len(script.calls):
+        if scheduled.last:
             harness.policy.on_event(
                 WorkflowEvent(EventKind.TERMINATE, script.workflow_id, float(number))
             )
@@ -192,20 +145,20 @@ def _real(settings: PolicySettings, scripts: list[ScriptedWorkflow], host_ratio:
     return found, evicted
 
 
-def _compare(workload: str, policy: str, host_ratio: float) -> tuple[Side, Side, int]:
+def _compare(workload: str, policy: str, host_ratio: float) -> tuple[Side, Side]:
     scripts = make_workflows(workload, WORKFLOWS[workload], seed=1, scale=SCALES[workload])
     settings = PolicySettings(
         policy=policy, agent_graph=default_graph(scripts), queue_knowledge=False
     )
-    prompts = sum(tokens for script in scripts for tokens in script.prompt_tokens())
-    simulated, real = (serve(settings, scripts, host_ratio) for serve in (_simulated, _real))
-    return simulated, real, prompts
+    calls = list(interleaved(scripts, at_a_time=AT_A_TIME))
+    simulated = simulate_sequence(_simulation(settings, host_ratio), scripts, calls)
+    return simulated, _real(settings, scripts, calls, host_ratio)
 
 
 @pytest.mark.parametrize("policy", ["lru", "kvflow", "lae", "he"])
 @pytest.mark.parametrize("workload", ["hover", "swebench", "financebench"])
 def test_every_call_finds_what_it_finds_in_the_real_tree(workload: str, policy: str) -> None:
-    (simulated, evicted), (real, really_evicted), _ = _compare(workload, policy, 0.0)
+    (simulated, evicted), (real, really_evicted) = _compare(workload, policy, 0.0)
 
     assert simulated == real
     assert {why: tokens for why, tokens in evicted.items() if tokens} == really_evicted
@@ -215,7 +168,8 @@ def test_every_call_finds_what_it_finds_in_the_real_tree(workload: str, policy: 
 @pytest.mark.parametrize("workload", ["hover", "swebench", "financebench"])
 def test_with_a_host_tier_hit_rates_agree(workload: str, policy: str) -> None:
     """Not call by call: the engine copies to the host behind its back, the simulator at once."""
-    (simulated, evicted), (real, really_evicted), prompts = _compare(workload, policy, 1.0)
+    (simulated, evicted), (real, really_evicted) = _compare(workload, policy, 1.0)
+    prompts = sum(found.prompt for found in real)
 
     for tier in ("device", "host"):
         rates = [sum(getattr(f, tier) for f in found) / prompts for found in (simulated, real)]

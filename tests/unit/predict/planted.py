@@ -8,7 +8,7 @@ HIDDEN = 8
 
 
 def planted_traces(count, seed=0):
-    """``Start``, then ``Left`` or ``Right`` by the sign of one number in the state, then the end."""
+    """``Start``, then ``Left`` or ``Right`` by the sign of one number in the state, then END."""
     rng = np.random.default_rng(seed)
     traces, states = [], []
     for _ in range(count):

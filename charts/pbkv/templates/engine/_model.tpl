@@ -30,7 +30,7 @@ tp: {{ $model.tp }}
 policy: {{ $model.policy | quote }}
 {{- $options := deepCopy ($model.policyOptions | default dict) }}
 {{- if .root.Values.trainer.enabled }}
-{{- $_ := set $options "predictor" .root.Values.trainer.family }}
+{{- $_ := set $options "predictor" (include "pbkv.predictor" .root) }}
 {{- $_ := set $options "predictor_checkpoint" "/checkpoints" }}
 {{- end }}
 {{- with $options }}
@@ -66,6 +66,11 @@ num_replicas: {{ $model.min }}
 num_gpus: {{ $model.tp }}
 {{- end }}
 
+{{/* The engine's name of what the trainer publishes. */}}
+{{- define "pbkv.predictor" -}}
+{{- ternary "markov" "checkpoint" (eq .Values.trainer.family "markov") -}}
+{{- end }}
+
 {{/* serveConfigV2 of one model. Takes {root, model}. */}}
 {{- define "pbkv.serveConfig" -}}
 {{- $auto := .root.Values.engine.ray.autoscaling -}}
@@ -87,8 +92,7 @@ applications:
           max_replicas: {{ .model.max }}
           upscale_delay_s: {{ $auto.upscaleDelaySeconds }}
           downscale_delay_s: {{ $auto.downscaleDelaySeconds }}
-          metrics_interval_s: 1
-          look_back_period_s: 10
+          look_back_period_s: 20
           # Requests do not pass through Serve: only what replicas report can be scaled by.
           policy:
             policy_function: services.autoscaling:WorkflowAutoscaling

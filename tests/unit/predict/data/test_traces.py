@@ -4,6 +4,7 @@ import json
 import random
 import re
 from collections import Counter
+from itertools import pairwise
 
 import pytest
 
@@ -44,7 +45,7 @@ def test_what_decides_a_branch_is_stated_before_it():
     graph, rng = FactGraph(misstated=0.0), random.Random(0)
     for _ in range(100):
         calls = fact_calls(3, graph, rng)
-        for call, following in zip(calls, calls[1:], strict=False):
+        for call, following in pairwise(calls):
             facts = dict(call.stated)
             if call.agent == "Judge":
                 assert (facts["cover"] == "settled") == (following.agent == "Verdict")
@@ -57,7 +58,7 @@ def test_facts_are_misstated_as_often_as_is_said():
     wrong = Counter()
     for _ in range(300):
         calls = fact_calls(2, graph, rng)
-        for call, following in zip(calls, calls[1:], strict=False):
+        for call, following in pairwise(calls):
             if call.agent == "Retriever":
                 said = dict(call.stated)["read"] == "yes"
                 wrong[said != (following.agent == "Reader")] += 1

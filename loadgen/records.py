@@ -1,0 +1,114 @@
+"""What was measured: one record per call and per workflow, failures included.
+
+All times are seconds on one clock that starts with the run. A call is *due* when its workflow wants
+it, *sent* when the client got round to it; the difference is the generator's own lag and is never
+subtracted from what a workflow took.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class ErrorKind(StrEnum):
+    """Why a call has no good answer."""
+
+    UNREACHABLE = "unreachable"
+    TIMEOUT = "timeout"
+    TLS = "tls"
+    KEY = "key"
+    """401 or 403."""
+    LIMITED = "limited"
+    """429, also after waiting as told."""
+    UNAVAILABLE = "unavailable"
+    """503, also after waiting as told."""
+    CLIENT = "4xx"
+    SERVER = "5xx"
+    BROKEN_STREAM = "broken-stream"
+    """The answer began and did not reach its end, or ended with an error event."""
+    NOT_OPENAI = "not-openai"
+    """An answer that is no chat completion."""
+    PROGRAM = "program"
+    """An agent program failed by itself, outside of any call."""
+    CUT = "cut"
+    """The run was stopped while the call was under way."""
+
+
+class WorkflowState(StrEnum):
+    """How a workflow ended."""
+
+    FINISHED = "finished"
+    FAILED = "failed"
+    CUT = "cut"
+
+
+@dataclass(frozen=True, slots=True)
+class CallRecord:
+    """One call of one agent. Token counts are None where the endpoint did not tell."""
+
+    workflow_id: str
+    agent: str
+    step: int
+    due_s: float
+    sent_s: float
+    finished_s: float
+    first_token_s: float | None = None
+    prompt_tokens: int | None = None
+    cached_tokens: int | None = None
+    output_tokens: int | None = None
+    retries: int = 0
+    replica: str = ""
+    error: ErrorKind | None = None
+    detail: str = ""
+
+    @property
+    def lag_s(self) -> float:
+        """How late the generator was."""
+        return self.sent_s - self.due_s
+
+    @property
+    def ttft_s(self) -> float | None:
+        """From sending to the first token; waits that a 429 or 503 asked for are part of it."""
+        return None if self.first_token_s is None else self.first_token_s - self.sent_s
+
+    @property
+    def latency_s(self) -> float:
+        return self.finished_s - self.sent_s
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowRecord:
+    """One workflow. ``warm_up`` workflows load the endpoint and are not part of the numbers."""
+
+    workflow_id: str
+    due_s: float
+    started_s: float
+    finished_s: float
+    state: WorkflowState
+    warm_up: bool = False
+
+    @property
+    def latency_s(self) -> float:
+        """From the time it was due, think and tool times included."""
+        return self.finished_s - self.due_s
+
+
+@dataclass(slots=True)
+class RunRecords:
+    """Everything one run measured."""
+
+    calls: list[CallRecord] = field(default_factory=list)
+    workflows: list[WorkflowRecord] = field(default_factory=list)
+    duration_s: float = 0.0
+    interrupted: bool = False
+
+    def measured(self) -> RunRecords:
+        """Without the warm-up."""
+        warm = {workflow.workflow_id for workflow in self.workflows if workflow.warm_up}
+        return RunRecords(
+            [call for call in self.calls if call.workflow_id not in warm],
+            [workflow for workflow in self.workflows if not workflow.warm_up],
+            self.duration_s,
+            self.interrupted,
+        )

@@ -1,0 +1,92 @@
+"""The results file: rows for other tools, and the samples that ``compare`` draws from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from loadgen.errors import BadLoad
+from loadgen.records import RunRecords
+from loadgen.summary import rows, transitions
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """What ``compare`` needs of one file: samples of the measured part."""
+
+    name: str
+    workload: str
+    workflow_latencies_s: tuple[float, ...]
+    ttfts_s: tuple[float, ...]
+    tokens: tuple[tuple[int, int], ...]
+    """(cached, prompt) of every workflow."""
+
+
+def write_results(
+    path: Path,
+    records: RunRecords,
+    *,
+    command: Sequence[str],
+    environment: Mapping[str, Any],
+    notes: Sequence[str] = (),
+) -> None:
+    """Write it whole or not at all. Raises OSError."""
+    content = {
+        "schema": SCHEMA,
+        "command": list(command),
+        "environment": dict(environment),
+        "rows": rows(records),
+        "transitions": transitions(records),
+        "notes": list(notes),
+        "workflows": [asdict(workflow) for workflow in records.workflows],
+        "calls": [asdict(call) for call in records.calls],
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(path.name + ".partial")
+    partial.write_bytes(orjson.dumps(content, option=orjson.OPT_INDENT_2))
+    partial.replace(path)
+
+
+def read_results(path: Path) -> Results:
+    """Read what :func:`write_results` wrote. Raises :class:`BadLoad`."""
+    try:
+        content = orjson.loads(path.read_bytes())
+        if content["schema"] != SCHEMA:
+            raise BadLoad(f"{path}: schema {content['schema']}; this version reads {SCHEMA}")
+        return _results(path, content)
+    except OSError as problem:
+        raise BadLoad(f"cannot read {path}: {problem.strerror}") from None
+    except (ValueError, KeyError, TypeError) as problem:
+        raise BadLoad(f"{path} holds no results of pbkv load run: {problem!r}"[:200]) from None
+
+
+def _results(path: Path, content: Mapping[str, Any]) -> Results:
+    warm = {w["workflow_id"] for w in content["workflows"] if w["warm_up"]}
+    tokens: dict[str, list[int]] = {}
+    ttfts = []
+    for call in content["calls"]:
+        if call["workflow_id"] in warm or call["error"] is not None:
+            continue
+        if call["first_token_s"] is not None:
+            ttfts.append(call["first_token_s"] - call["sent_s"])
+        if call["prompt_tokens"] is not None and call["cached_tokens"] is not None:
+            sums = tokens.setdefault(call["workflow_id"], [0, 0])
+            sums[0] += call["cached_tokens"]
+            sums[1] += call["prompt_tokens"]
+    return Results(
+        name=str(content["environment"].get("name") or path.stem),
+        workload=str(content["environment"].get("workload", "")),
+        workflow_latencies_s=tuple(
+            w["finished_s"] - w["due_s"]
+            for w in content["workflows"]
+            if not w["warm_up"] and w["state"] == "finished"
+        ),
+        ttfts_s=tuple(ttfts),
+        tokens=tuple((cached, prompt) for cached, prompt in tokens.values()),
+    )

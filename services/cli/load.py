@@ -1,0 +1,193 @@
+"""``pbkv load``: agent workflows as load on any OpenAI-compatible endpoint."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import uuid
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from services.cli.problem import refuse
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
+
+
+@app.callback()
+def load() -> None:
+    """Agent workflows as load on any OpenAI-compatible endpoint."""
+
+
+@app.command("run")
+def run_command(
+    workload: Annotated[
+        str, typer.Option(help="hover, swebench, financebench, or a file of traces.")
+    ] = "hover",
+    url: Annotated[str, typer.Option(help="The endpoint.")] = "http://127.0.0.1:8000",
+    workflows: Annotated[
+        int | None, typer.Option(min=1, help="How many; default 50, or all of a file.")
+    ] = None,
+    concurrency: Annotated[
+        int | None,
+        typer.Option(min=1, help="At a time; default 8 in a closed loop, else no limit."),
+    ] = None,
+    rate: Annotated[
+        float, typer.Option(min=0, help="Workflows a second: an open loop (Poisson).")
+    ] = 0.0,
+    arrivals: Annotated[
+        str, typer.Option(help="closed, poisson, gamma, ramp or trace; default by --rate.")
+    ] = "",
+    burstiness: Annotated[float, typer.Option(help="Of gamma: 1 is Poisson.")] = 2.0,
+    rate_to: Annotated[float, typer.Option(help="Of ramp: the rate at its end.")] = 0.0,
+    ramp: Annotated[float, typer.Option(help="Of ramp: its length in seconds.")] = 60.0,
+    speed: Annotated[float, typer.Option(help="Of trace: how much faster.")] = 1.0,
+    warm_up: Annotated[
+        int, typer.Option(min=0, help="Workflows that run first and are not measured.")
+    ] = 0,
+    duration: Annotated[
+        float | None, typer.Option(help="Start no workflow after so many seconds.")
+    ] = None,
+    pause_scale: Annotated[float, typer.Option(min=0, help="Of think and tool times.")] = 1.0,
+    scale: Annotated[float, typer.Option(help="Of all token counts.")] = 1.0,
+    seed: Annotated[int, typer.Option(help="Of workflows and arrivals.")] = 0,
+    data: Annotated[Path | None, typer.Option(help="Folder of the real data sets.")] = None,
+    shared_context: Annotated[
+        bool, typer.Option(help="Of a captured trace: all agents share one transcript.")
+    ] = False,
+    model: Annotated[str, typer.Option(help="Default: the first that the endpoint lists.")] = "",
+    api_key: Annotated[
+        str, typer.Option(envvar="OPENAI_API_KEY", show_envvar=True, help="The key.")
+    ] = "",
+    ca_file: Annotated[Path | None, typer.Option(help="Certificates to trust.")] = None,
+    request_timeout: Annotated[float, typer.Option(help="Seconds for one call.")] = 600.0,
+    exact_lengths: Annotated[
+        bool, typer.Option(help="Answers as long as scripted, by ignore_eos.")
+    ] = True,
+    name: Annotated[str, typer.Option(help="What compare calls this run.")] = "",
+    json: Annotated[Path | None, typer.Option(help="Write rows and samples here.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write a page here.")] = None,
+) -> None:
+    """Run workflows against an endpoint and report latency, TTFT and cache hit rate."""
+    from rich.console import Console
+
+    from loadgen.arrivals import ArrivalKind, Arrivals
+    from loadgen.measure import LoadPlan, measure
+    from loadgen.progress import live_progress
+    from loadgen.results import write_results
+    from loadgen.run import Pace
+    from loadgen.source import load_source
+    from loadgen.summary import rows
+    from loadgen.table import result_tables
+    from loadgen.target import Target
+    from pbkv.errors import PbkvError
+    from pbkv.trace.replay import ContextLayout
+    from pbkv.workload import WORKLOADS
+    from services.bench.report import environment, show
+
+    try:
+        kinds = [str(kind) for kind in ArrivalKind]
+        chosen = arrivals or ("poisson" if rate > 0 else "closed")
+        if chosen not in kinds:
+            refuse(f"--arrivals must be one of {', '.join(kinds)}, got {chosen[:40]!r}")
+        kind = ArrivalKind(chosen)
+        count = workflows or (50 if workload in WORKLOADS else None)
+        if concurrency is None and kind is ArrivalKind.CLOSED:
+            concurrency = 8
+        plan = LoadPlan(
+            source=load_source(
+                workload,
+                None if count is None else count + (warm_up if workload in WORKLOADS else 0),
+                seed=seed,
+                scale=scale,
+                data_dir=data,
+                layout=ContextLayout.SHARED if shared_context else ContextLayout.PRIVATE,
+            ),
+            target=Target.of(
+                url,
+                api_key=api_key,
+                model=model,
+                ca_file=ca_file,
+                request_timeout_s=request_timeout,
+                exact_lengths=exact_lengths,
+            ),
+            pace=Pace(concurrency, warm_up, duration),
+            arrivals=Arrivals(kind, rate, burstiness, rate_to, ramp, speed),
+            prefix=f"load-{uuid.uuid4().hex[:8]}",
+            seed=seed,
+            pause_scale=pause_scale,
+        )
+        for path in (json, html):
+            _check_writable(path)
+        watch = live_progress(len(plan.source.scripts), Console(stderr=True))
+        measured = asyncio.run(measure(plan, watch=watch))
+        command = [word for word in sys.argv[1:] if word != api_key or not api_key]
+        if json is not None:
+            about = environment(
+                workload=plan.source.name,
+                name=name or (json.stem if json else ""),
+                model=measured.model,
+                url=plan.target.url,
+                seed=seed,
+            )
+            write_results(
+                json, measured.records, command=command, environment=about, notes=measured.notes
+            )
+        if html is not None:
+            from loadgen.page import write_page
+
+            write_page(
+                html,
+                measured.records,
+                workload=plan.source.name,
+                model=measured.model,
+                url=plan.target.url,
+                command=command,
+                notes=measured.notes,
+            )
+    except PbkvError as problem:
+        refuse(str(problem))
+    except OSError as problem:
+        refuse(f"cannot write {problem.filename}: {problem.strerror}")
+    table_rows = rows(measured.records)
+    show(result_tables(table_rows, plan.source.name, measured.notes))
+    if not any(row["calls"] > row["errors"] for row in table_rows[:1]):
+        raise typer.Exit(1)
+
+
+@app.command("compare")
+def compare_command(
+    first: Annotated[Path, typer.Argument(help="Results of a run: its --json file.")],
+    second: Annotated[Path, typer.Argument(help="Those of the other.")],
+    html: Annotated[Path | None, typer.Option(help="Write a page here.")] = None,
+) -> None:
+    """Compare two runs, with confidence intervals."""
+    from loadgen.compare import compare
+    from loadgen.comparison_page import comparison_table, headline, write_comparison
+    from loadgen.results import read_results
+    from pbkv.errors import PbkvError
+    from services.bench.report import show
+
+    try:
+        runs = read_results(first), read_results(second)
+        found = compare(*runs)
+        if html is not None:
+            write_comparison(html, *runs, found)
+    except PbkvError as problem:
+        refuse(str(problem))
+    except OSError as problem:
+        refuse(f"cannot write {problem.filename}: {problem.strerror}")
+    show(comparison_table(*runs, found))
+    typer.echo(headline(*runs, found))
+
+
+def _check_writable(path: Path | None) -> None:
+    """Before anything is measured, so that a path that cannot be written costs nothing."""
+    if path is None:
+        return
+    folder = path.parent
+    folder.mkdir(parents=True, exist_ok=True)
+    if path.is_dir() or not os.access(folder, os.W_OK):
+        refuse(f"cannot write {path}")
