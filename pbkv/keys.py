@@ -23,3 +23,8 @@ def workflow_key(tenant: str, workflow_id: str) -> str:
 def events_key(replica_id: str) -> str:
     """Stream, trimmed: the lifecycle events that a replica's policy consumes."""
     return f"{PREFIX}events:{replica_id}"
+
+
+def drain_key(replica_id: str) -> str:
+    """Text with TTL: why a replica is asked to drain, by who knows that its place is going."""
+    return f"{PREFIX}drain:{replica_id}"

@@ -14,7 +14,7 @@ from typing import Any
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from pbkv.keys import events_key, replica_key
+from pbkv.keys import drain_key, events_key, replica_key
 from services.engine.metrics import EngineLoad
 
 logger = logging.getLogger(__name__)
@@ -47,6 +47,10 @@ class Registration:
     knows the replica again one heartbeat after its return. Redis being away is no error: it is
     logged once and tried again.
 
+    Someone who knows that this replica's place is going may ask it to drain by ``pbkv:drain:{id}``
+    (:mod:`services.fleet`). While that key is there a ready replica is published as draining; it
+    is ready again when the key is gone.
+
     ``read_load`` answers at once with the latest reading, None once the engine is dead: the entry
     is then removed, so that no router waits for its expiry.
     """
@@ -62,6 +66,7 @@ class Registration:
     ) -> None:
         self.identity = identity
         self.state = ReplicaState.STARTING
+        self.asked_to_drain = False
         self._read_load = read_load
         self._heartbeat_s = heartbeat_s
         self._wall_clock = wall_clock
@@ -92,6 +97,7 @@ class Registration:
             if load is None:
                 await self._redis.delete(self._key)
             else:
+                await self._read_request()
                 async with self._redis.pipeline(transaction=True) as pipe:
                     entry: dict[Any, Any] = dict(self.fields(load))
                     pipe.hset(self._key, mapping=entry)
@@ -111,7 +117,7 @@ class Registration:
         """The fields of the entry."""
         return {
             "url": self.identity.url,
-            "state": self.state.value,
+            "state": self._published_state.value,
             "model": self.identity.model,
             "epoch": str(self.identity.epoch),
             "kv_tokens_total": str(load.kv_tokens_total),
@@ -136,6 +142,20 @@ class Registration:
         except (RedisError, OSError) as problem:
             logger.warning("could not remove the entry, it will expire: %s", problem)
         await self._redis.aclose()
+
+    @property
+    def _published_state(self) -> ReplicaState:
+        if self.asked_to_drain and self.state is ReplicaState.READY:
+            return ReplicaState.DRAINING
+        return self.state
+
+    async def _read_request(self) -> None:
+        reason = await self._redis.get(drain_key(self.identity.replica_id))
+        if bool(reason) is not self.asked_to_drain:
+            logger.info(
+                "asked to drain: %s" if reason else "no longer asked to drain%s", reason or ""
+            )
+        self.asked_to_drain = bool(reason)
 
     async def _beat_forever(self) -> None:
         while not self._closing.is_set():

@@ -7,6 +7,7 @@ connect to the engine's own port, which they find in Redis.
 # No postponed annotations here: Serve looks at the type of build_app's argument to validate it.
 
 import logging
+import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,11 +15,13 @@ from typing import Any
 
 from ray import serve
 from ray.serve import Application
+from ray.util import get_node_ip_address
 
 from services.draining import DrainState
 from services.engine import EngineError, EngineProcess
 from services.errors import ReconfigureRefused, ReplicaError
 from services.models import resolve_model
+from services.place import settle
 from services.ports import free_port
 from services.settings import ReplicaSettings, replica_settings
 from services.supervisor import HEALTH_TIMEOUT_S, ReplicaSupervisor
@@ -40,14 +43,14 @@ class EngineReplica:
 
     # Serve awaits a constructor that is a coroutine.
     async def __init__(self, settings: Mapping[str, Any]) -> None:  # type: ignore[misc]
-        self._settings = replica_settings(settings)
+        self._settings = settle(replica_settings(settings), os.environ, get_node_ip_address)
         self._drain_limit_s = self._settings.drain_limit_s
         context = serve.get_replica_context()
         replica_id = context.replica_id.unique_id
         model_path = Path(
             resolve_model(self._settings.model, cache_dir=self._settings.model_cache_dir)
         )
-        port = free_port()
+        port = free_port(self._settings.host)
         options = self._settings.engine_options(
             model_path=model_path,
             replica_id=replica_id,

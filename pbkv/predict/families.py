@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pbkv.errors import SettingsError
-from pbkv.predict.graphsage import GraphSage
+from pbkv.predict.graphsage import GraphSage, OrderedGraphSage
 from pbkv.predict.linear_probe import LinearProbe
 from pbkv.predict.mlp import AgentsMlp, Mlp
 from pbkv.predict.network import Network, Shape
@@ -14,7 +14,7 @@ from pbkv.predict.tcn import Tcn
 from pbkv.predict.transformer import Transformer
 
 NETWORKS: dict[str, dict[str, Callable[[Shape], Network]]] = {
-    "graphsage": {"": GraphSage},
+    "graphsage": {"": GraphSage, "ordered": OrderedGraphSage},
     "rgcn": {"": Rgcn},
     "transformer": {
         "1L": lambda shape: Transformer(shape, depth=1),

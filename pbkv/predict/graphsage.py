@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from torch import nn
 from torch_geometric.nn import DenseSAGEConv
 
-from pbkv.predict.dataset import Prefixes
+from pbkv.predict.dataset import WINDOW, Prefixes
 from pbkv.predict.network import Batch, HiddenInput, Network, Outputs, Shape, head, split_outputs
+from pbkv.predict.vocabulary import UNKNOWN_COLUMN
 
 
 class GraphSage(Network):
@@ -41,15 +42,18 @@ class GraphSage(Network):
 
     def forward(self, batch: Batch) -> Outputs:
         agents = self.agent_states()
-        latest = batch.calls[:, -1]
-        current = agents[latest]
-        # Queries and scores are per agent as well: (V, V) whatever the batch.
-        scores = (self.query(agents) @ agents.T / math.sqrt(self._width))[latest]
-        weights = batch.counts * (scores - scores.amax(dim=1, keepdim=True)).exp()
-        weights = weights / weights.sum(dim=1, keepdim=True).clamp(min=1e-12)
-        path = weights @ agents
+        current = agents[batch.calls[:, -1]]
+        path = self.path_summary(batch, agents)
         raw = self.head(torch.cat([current, path, self.text(batch)], dim=1))
         return split_outputs(raw, self.shape)
+
+    def path_summary(self, batch: Batch, agents: torch.Tensor) -> torch.Tensor:
+        """h_path of eq. (4), (B, d), of the agents before the latest one."""
+        # Queries and scores are per agent as well: (V, V) whatever the batch.
+        scores = (self.query(agents) @ agents.T / math.sqrt(self._width))[batch.calls[:, -1]]
+        weights = batch.counts * (scores - scores.amax(dim=1, keepdim=True)).exp()
+        weights = weights / weights.sum(dim=1, keepdim=True).clamp(min=1e-12)
+        return weights @ agents
 
     def agent_states(self) -> torch.Tensor:
         """H of eq. (3) after both layers, (V, d)."""
@@ -57,3 +61,25 @@ class GraphSage(Network):
         for layer in self.layers:
             states = torch.relu(layer(states, self.transitions)[0])
         return states
+
+
+class OrderedGraphSage(GraphSage):
+    """The same with places in the attention: beyond the paper, whose eq. (4) forgets the order.
+
+    A learnt vector per distance to the latest call is added to each of the last WINDOW - 1 agents,
+    as key and as value.
+    """
+
+    def __init__(self, shape: Shape, *, width: int = 64) -> None:
+        super().__init__(shape, width=width)
+        self.place = nn.Parameter(0.1 * torch.randn(WINDOW - 1, width))
+
+    def path_summary(self, batch: Batch, agents: torch.Tensor) -> torch.Tensor:
+        before = batch.calls[:, :-1]
+        absent = before == self.shape.agents
+        states = agents[before.masked_fill(absent, UNKNOWN_COLUMN)] + self.place
+        query = self.query(agents)[batch.calls[:, -1]]
+        scores = (states @ query[:, :, None])[:, :, 0] / math.sqrt(self._width)
+        # A first call has nothing before it: then all weights are 0, and so is the summary.
+        weights = torch.softmax(scores.masked_fill(absent, -1e9), dim=1).masked_fill(absent, 0.0)
+        return (weights[:, None] @ states)[:, 0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -92,7 +93,9 @@ class HiddenInput(nn.Module):
         super().__init__()
         self.register_buffer("mean", torch.zeros(hidden_size))
         self.register_buffer("scale", torch.ones(hidden_size))
-        self.project = nn.Linear(hidden_size, width, bias=False)
+        # Not nn.Linear, which complains of a matrix without columns: no hidden state is no error.
+        bound = 1.0 / math.sqrt(max(1, hidden_size))
+        self.project = nn.Parameter(torch.empty(width, hidden_size).uniform_(-bound, bound))
         self.absent = nn.Parameter(torch.zeros(width))
         self.dropout = nn.Dropout(dropout)
 
@@ -104,7 +107,7 @@ class HiddenInput(nn.Module):
 
     def forward(self, batch: Batch) -> torch.Tensor:
         x = self.dropout(((batch.hidden - self.mean) * self.scale).clamp(-8.0, 8.0))
-        projected = batch.has_hidden * self.project(x) + (1.0 - batch.has_hidden) * self.absent
+        projected = batch.has_hidden * (x @ self.project.T) + (1.0 - batch.has_hidden) * self.absent
         return torch.relu(projected)
 
 

@@ -1,7 +1,4 @@
-"""Forecasts in simulated time: made at every call, ready at once.
-
-In the engine a forecast is ready a step or two after the call that it follows.
-"""
+"""Forecasts in simulated time: made at every call, in use from the next step on."""
 
 from __future__ import annotations
 

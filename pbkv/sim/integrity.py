@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from pbkv.policy import Tier
-from pbkv.sim.tree import SimulatedTree, TreeNode
+from pbkv.sim.node import TreeNode
+from pbkv.sim.tree import SimulatedTree
 
 
 def tree_problems(tree: SimulatedTree) -> list[str]:

@@ -160,9 +160,10 @@ class ServingLoop:
     # ---- steps ----
 
     def _begin(self, replica: SimReplica) -> None:
-        if replica.forecaster is not None:
-            replica.forecaster.deliver(self.now_s)
         ends_s = replica.engine.begin(self.now_s)
+        if replica.forecaster is not None:
+            # As in the engine, a forecast is used from the step after the call that it follows.
+            replica.forecaster.deliver(self.now_s)
         if ends_s is not None:
             self._plan_end(replica, ends_s)
 

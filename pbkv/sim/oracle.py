@@ -18,9 +18,9 @@ from pbkv.policy import CacheNode, Tier
 from pbkv.policy.lae import LaePolicy
 from pbkv.settings import PolicySettings
 from pbkv.sim.client import WorkflowRun
+from pbkv.sim.node import TreeNode
 from pbkv.sim.pages import PageChain
 from pbkv.sim.request import SimRequest
-from pbkv.sim.tree import TreeNode
 from pbkv.workload import ScriptedWorkflow
 
 _SMOOTHING = 0.02

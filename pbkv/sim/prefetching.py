@@ -10,7 +10,7 @@ from pbkv.sim.admission import promised_reply
 
 if TYPE_CHECKING:
     from pbkv.sim.engine import SimulatedEngine
-    from pbkv.sim.tree import TreeNode
+    from pbkv.sim.node import TreeNode
 
 
 def prefetch(engine: SimulatedEngine, policy: PbkvPolicy, decode_s: float) -> int:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pbkv.invocation import Invocation
-from pbkv.sim.tree import TreeNode
+from pbkv.sim.node import TreeNode
 
 if TYPE_CHECKING:
     from pbkv.sim.waiting import Waiting

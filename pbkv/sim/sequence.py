@@ -79,9 +79,9 @@ def simulate_sequence(
         request = run.next_request(number, now_s)
         engine.submit(request, now_s)
         while True:
+            ends_s = engine.begin(now_s)
             if replica.forecaster is not None:
                 replica.forecaster.deliver(now_s)
-            ends_s = engine.begin(now_s)
             if ends_s is None:
                 break
             now_s = ends_s

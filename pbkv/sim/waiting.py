@@ -14,8 +14,9 @@ from pbkv.policy import EvictionPolicy
 from pbkv.policy.he import HePolicy
 from pbkv.policy.queue_order import QueueEntry, QueueOrder
 from pbkv.settings import PBKV_QUEUE, PolicySettings
+from pbkv.sim.node import Match, TreeNode
 from pbkv.sim.request import SimRequest
-from pbkv.sim.tree import Match, SimulatedTree, TreeNode
+from pbkv.sim.tree import SimulatedTree
 
 STOCK_QUEUES = ("fcfs", "lpm", "hrrn", "shortest-prefill-first")
 QUEUES = (*STOCK_QUEUES, PBKV_QUEUE)

@@ -6,12 +6,18 @@ import asyncio
 import os
 import sys
 import uuid
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from services.cli.problem import refuse
+
+if TYPE_CHECKING:
+    from loadgen.measure import LoadPlan, OpenRunner
+    from loadgen.run import WorkflowRunner
+    from loadgen.target import Target
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 
@@ -66,6 +72,19 @@ def run_command(
     exact_lengths: Annotated[
         bool, typer.Option(help="Answers as long as scripted, by ignore_eos.")
     ] = True,
+    framework: Annotated[
+        str,
+        typer.Option(
+            help="Run the workload's real program: langgraph (hover), autogen (swebench), crewai "
+            "(financebench), or auto; default: its scripts, without a framework."
+        ),
+    ] = "",
+    decisions: Annotated[
+        str, typer.Option(help="Of a program: workload (its seeded plan) or model.")
+    ] = "workload",
+    agents_python: Annotated[
+        str, typer.Option(help="A Python that has the framework; default: .venv-agents.")
+    ] = "",
     name: Annotated[str, typer.Option(help="What compare calls this run.")] = "",
     json: Annotated[Path | None, typer.Option(help="Write rows and samples here.")] = None,
     html: Annotated[Path | None, typer.Option(help="Write a page here.")] = None,
@@ -121,8 +140,9 @@ def run_command(
         )
         for path in (json, html):
             _check_writable(path)
+        open_runner = _programs(plan, framework, decisions, agents_python, scale, data)
         watch = live_progress(len(plan.source.scripts), Console(stderr=True))
-        measured = asyncio.run(measure(plan, watch=watch))
+        measured = asyncio.run(measure(plan, open_runner=open_runner, watch=watch))
         command = [word for word in sys.argv[1:] if word != api_key or not api_key]
         if json is not None:
             about = environment(
@@ -181,6 +201,53 @@ def compare_command(
         refuse(f"cannot write {problem.filename}: {problem.strerror}")
     show(comparison_table(*runs, found))
     typer.echo(headline(*runs, found))
+
+
+def _programs(
+    plan: LoadPlan,
+    framework: str,
+    decisions: str,
+    python: str,
+    scale: float,
+    data: Path | None,
+) -> OpenRunner | None:
+    """The real program of the workload; None to replay its scripts."""
+    if not framework:
+        return None
+    from loadgen.measure import Clock
+    from loadgen.programs.plan import Decisions
+    from loadgen.programs.runner import agents_python, open_programs
+    from loadgen.programs.wire import FRAMEWORKS, ProgramPlan
+
+    workload = plan.source.name
+    if framework not in ("auto", FRAMEWORKS.get(workload)):
+        pairs = ", ".join(f"{name} {of}" for name, of in FRAMEWORKS.items())
+        refuse(f"no program of {workload[:40]} in {framework[:40]}; there are: {pairs}")
+    if decisions not in list(Decisions):
+        refuse(f"--decisions must be workload or model, got {decisions[:40]!r}")
+    interpreter = agents_python(workload, python)
+
+    def opened(
+        session: object, target: Target, clock: Clock
+    ) -> AbstractAsyncContextManager[WorkflowRunner]:
+        wire = ProgramPlan(
+            workload=workload,
+            count=len(plan.source.scripts),
+            seed=plan.seed,
+            scale=scale,
+            data_dir=str(data.resolve()) if data else "",
+            decisions=decisions,
+            url=target.url,
+            model=target.model,
+            api_key=target.api_key,
+            prefix=plan.prefix,
+            pause_scale=plan.pause_scale,
+            exact_lengths=target.exact_lengths,
+            request_timeout_s=target.request_timeout_s,
+        )
+        return open_programs(interpreter, wire, clock, target.ca_file)
+
+    return opened
 
 
 def _check_writable(path: Path | None) -> None:

@@ -51,7 +51,13 @@ def replay(
     from services.engine import EngineError
     from services.models import resolve_model
     from services.models.errors import ModelError
-    from services.sim.replay import ReplaySetup, ReplayWorkload, real_rows, simulated_rows
+    from services.sim.replay import (
+        ReplaySetup,
+        ReplayWorkload,
+        real_rows,
+        simulated_rows,
+        without_text,
+    )
     from services.sim.workload import load_workload
 
     console = Console(stderr=True)
@@ -67,12 +73,15 @@ def replay(
                 ReplayWorkload(
                     name,
                     tuple(
-                        load_workload(
-                            name,
-                            workflows or _WORKFLOWS.get(name, 16),
-                            seed=seed,
-                            scale=scale or _SCALES.get(name, 1.0),
-                            data_dir=data,
+                        map(
+                            without_text,
+                            load_workload(
+                                name,
+                                workflows or _WORKFLOWS.get(name, 16),
+                                seed=seed,
+                                scale=scale or _SCALES.get(name, 1.0),
+                                data_dir=data,
+                            ),
                         )
                     ),
                 )

@@ -16,7 +16,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
-    help="Run one part of the stack: router, replica or engine.",
+    help="Run one part of the stack: router, replica, fleet or engine.",
 )
 
 
@@ -137,6 +137,58 @@ def replica(
     except EngineError as problem:
         typer.echo(f"pbkv: {problem}", err=True)
         raise typer.Exit(1) from None
+
+
+@app.command()
+def fleet(
+    namespace: Annotated[str, typer.Option(help="Namespace of the engines' pods.")],
+    selector: Annotated[str, typer.Option(help="Label selector of the engines' pods.")],
+    redis_url: Annotated[
+        str, typer.Option(help="Redis of pins and replicas.")
+    ] = "redis://127.0.0.1:6379/0",
+    lease: Annotated[str, typer.Option(help="Lease by which watchers agree.")] = "pbkv-fleet",
+    identity: Annotated[
+        str | None, typer.Option(help="A name unique among watchers; the host's if not given.")
+    ] = None,
+    nodes: Annotated[bool, typer.Option(help="Whether to watch nodes, too.")] = True,
+    taint: Annotated[
+        list[str] | None, typer.Option(help="One more taint that ends a node; repeat it.")
+    ] = None,
+    health_port: Annotated[int, typer.Option(help="Port of /health.")] = 8080,
+    kubeconfig: Annotated[
+        str, typer.Option(help="Outside of a cluster: the configuration to use.")
+    ] = "",
+) -> None:
+    """The fleet watcher: replicas drain before their pod or node goes.
+
+    Needs the rights of the chart's Role and ClusterRole.
+    """
+    import logging
+    import socket
+
+    from services.fleet.cluster import Cluster
+    from services.fleet.errors import FleetError
+    from services.fleet.run import FleetOptions, run_fleet, until_terminated
+
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    options = FleetOptions(
+        redis_url=redis_url,
+        namespace=namespace,
+        selector=selector,
+        lease=lease,
+        identity=identity or socket.gethostname(),
+        watch_nodes=nodes,
+        extra_taints=tuple(taint or ()),
+        health_port=health_port,
+    )
+    try:
+        run_fleet(options, Cluster.connect(kubeconfig), until_terminated())
+    except (FleetError, ValueError) as problem:
+        refuse(str(problem))
+    except OSError as problem:
+        refuse(f"cannot listen on port {health_port}: {problem.strerror}")
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})

@@ -6,6 +6,8 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from pbkv.report import Block, Report, Section, Series, Table, Text, line_chart
 from services.predict.grid import LAYERS, MAIN, SIZES
 from services.predict.paper import TABLE_3
@@ -195,4 +197,5 @@ def _mean_and_spread(group: Rows, key: str) -> str:
     mean = f"{_mean(group, key):.3f}"
     if len(group) < 2:
         return mean
-    return f"{mean} ± {statistics.stdev(row[key] for row in group):.3f}"
+    # Not statistics.stdev, which fails on the NaN of a step that no workflow reached.
+    return f"{mean} ± {np.std([row[key] for row in group], ddof=1):.3f}"

@@ -15,7 +15,7 @@ from pbkv.invocation import PARAMS_KEY, Invocation
 from pbkv.settings import PolicySettings
 from pbkv.sim import EngineLimits, Simulation, gpu_costs
 from pbkv.sim.sequence import FoundTokens, ScheduledCall, interleaved, simulate_sequence
-from pbkv.workload import ScriptedWorkflow
+from pbkv.workload import ScriptedWorkflow, Segment
 from services.bench.counters import read_counters
 from services.bench.drive import BenchError
 from services.bench.engines import EXTRA_ARGS, PAGE_SIZE, flush, running_engines
@@ -66,6 +66,23 @@ class ReplaySetup:
             costs=gpu_costs("qwen3-14b", "a6000"),
             settings=self.policy_settings(policy),
         )
+
+
+def without_text(script: ScriptedWorkflow) -> ScriptedWorkflow:
+    """``script`` in synthetic tokens alone: how far two real texts share their tokens, only a
+    tokenizer knows, which the simulator has not."""
+
+    def bare(segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
+        return tuple(replace(segment, text="") for segment in segments)
+
+    return replace(
+        script,
+        contexts={name: bare(held) for name, held in script.contexts.items()},
+        calls=tuple(
+            replace(call, added=bare(call.added), instruction=bare(call.instruction))
+            for call in script.calls
+        ),
+    )
 
 
 def simulated_rows(setup: ReplaySetup) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Strict schemas of every kind the chart may render: a field or a kind nobody knows is a complaint."""
+"""Strict schemas of every kind that the chart renders: what they do not name is a complaint."""
 
 from __future__ import annotations
 
@@ -91,7 +91,9 @@ def _strict(schema: Manifest) -> dict[str, Any]:
     properties = schema.get("properties", {})
     if "required" in schema:
         # The server fills in defaults before it validates.
-        strict["required"] = [n for n in schema["required"] if "default" not in properties.get(n, {})]
+        strict["required"] = [
+            n for n in schema["required"] if "default" not in properties.get(n, {})
+        ]
     if properties:
         strict["properties"] = {name: _strict(inner) for name, inner in properties.items()}
     extra = schema.get("additionalProperties")

@@ -180,9 +180,8 @@ def test_the_router_image_resolves_in_a_clean_environment(wheel: Path, tmp_path:
         env={**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1"},
         check=False,
     )
-    if done.returncode and "Could not find a version" in done.stderr + done.stdout:
-        if "from versions: none" in done.stderr:
-            pytest.skip("the package index cannot be reached")
+    if done.returncode and "(from versions: none)" in done.stderr:
+        pytest.skip("the package index cannot be reached")
     assert done.returncode == 0, done.stderr
     installed = {
         entry["metadata"]["name"].lower(): entry["metadata"]["version"]

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from services.ports import free_port
 from tests.chart.helm import Docs, Helm, named, of_kind, pods
 from tests.chart.values_matrix import VALUES
 
@@ -270,3 +271,12 @@ def test_clients_may_be_restricted_without_locking_out_the_charts_own(helm: Helm
     own = [peer["podSelector"].get("matchLabels", {}) for peer in peers]
     components = {labels.get("app.kubernetes.io/component") for labels in own}
     assert {"load", "test"} <= components
+
+
+def test_routers_reach_every_port_that_an_engine_may_choose(helm: Helm) -> None:
+    docs = helm.render(VALUES["h100-pool-tp2"])
+    to_engines = named(docs, "NetworkPolicy", "pbkv-router")["spec"]["egress"][-1]["ports"]
+    from_routers = named(docs, "NetworkPolicy", "pbkv-engine")["spec"]["ingress"][0]["ports"]
+    assert to_engines == from_routers
+    (ports,) = to_engines
+    assert all(ports["port"] <= free_port() <= ports["endPort"] for _ in range(50))

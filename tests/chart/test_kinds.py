@@ -29,7 +29,9 @@ def test_no_two_objects_have_the_same_name(helm: Helm, values: dict[str, Any] | 
 
 
 def test_both_helms_render_the_same(each_helm: Helm, helm: Helm) -> None:
-    values = next(path for path in VALUES.values() if isinstance(path, Path) and "h100" in str(path))
+    values = next(
+        path for path in VALUES.values() if isinstance(path, Path) and "h100" in str(path)
+    )
     with_password = {"engine": {"mode": "cpu"}, "redis": {"auth": {"password": "p"}}}
     assert each_helm.render(with_password) == helm.render(with_password)
     kinds = [d["kind"] for d in each_helm.render(values)]

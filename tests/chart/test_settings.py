@@ -119,7 +119,9 @@ def cli_commands(values: Any, helm: Helm) -> set[tuple[str, ...]]:
 def test_every_option_of_a_command_exists(helm: Helm, command: tuple[str, ...]) -> None:
     if command[0] not in COMMANDS:
         pytest.skip(f"pbkv {command[0]} is not there yet")
-    used = [c for c in cli_commands(VALUES["cpu with everything"], helm) if c[: len(command)] == command]
+    used = [
+        c for c in cli_commands(VALUES["cpu with everything"], helm) if c[: len(command)] == command
+    ]
     assert used
     shown = CliRunner().invoke(app, [*command, "--help"], env={"COLUMNS": "300"}).output
     known = set(re.findall(r"--[a-z][a-z-]*", shown))

@@ -1,4 +1,4 @@
-"""Values that make no sense are refused before anything is rendered, in words a user understands."""
+"""Values that make no sense are refused before anything is rendered, in words people understand."""
 
 from __future__ import annotations
 

@@ -6,6 +6,8 @@ find on the device and on the host is compared call by call, and what they evict
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -81,7 +83,13 @@ class _Texts:
 class _Replay(Harness):
     """Serves whole calls, allocating as the scheduler does: decode steps in a way of their own."""
 
-    def serve(self, prompt: list[int], output_tokens: int, invocation: Invocation) -> Any:
+    def serve(
+        self,
+        prompt: list[int],
+        output_tokens: int,
+        invocation: Invocation,
+        forecast: Callable[[], None],
+    ) -> tuple[FoundTokens, list[int]]:
         req = self._request(prompt, invocation, end=False)
         req.init_next_round_input(self.cache)
         device_tokens = req.prefix_len
@@ -89,6 +97,8 @@ class _Replay(Harness):
             self._load_back(req)
         req.lock = self.cache.lock(req.last_node)
         self._extend(req, len(prompt))
+        # As in the engine, the forecast of a call comes while its prompt is computed.
+        forecast()
         self.running.append(req)
         for _ in range(output_tokens - 1):
             self.advance(req, len(prompt))
@@ -128,11 +138,14 @@ def _real(
         harness.now_s = float(number)
         invocation = Invocation(script.workflow_id, call.agent, at_s=float(number), step=step + 1)
         harness.policy.on_event(WorkflowEvent.invoke(invocation))
-        if harness.policy.uses_forecasts:
-            rows = predictor.of_workflow(script.workflow_id, step + 1)
-            harness.forecast(script.workflow_id, predictor.agents, rows)
+        rows = predictor.of_workflow(script.workflow_id, step + 1)
         prompt = texts.prompt(script, step)
-        of_call, reply = harness.serve(prompt, call.output_tokens, invocation)
+        of_call, reply = harness.serve(
+            prompt,
+            call.output_tokens,
+            invocation,
+            partial(harness.forecast, script.workflow_id, predictor.agents, rows),
+        )
         # The last token of a reply has no cache yet, and is part of the next prompt all the same.
         texts.replied(script, step, [*reply, 2][: call.output_tokens])
         found.append(of_call)

@@ -88,6 +88,15 @@ def test_the_layers_are_those_of_the_formula():
     torch.testing.assert_close(network.agent_states(), states)
 
 
+@pytest.mark.parametrize(("variant", "same"), [("", True), ("ordered", False)])
+def test_only_the_ordered_variant_sees_the_order_of_the_prefix(variant, same):
+    network = made("graphsage", variant)
+
+    one, other = network(batch([["A", "B", "B", "A"], ["B", "B", "A", "A"]])).logits
+
+    assert torch.allclose(one, other, atol=1e-6) == same
+
+
 def test_it_has_about_350_thousand_parameters_at_the_paper_size():
     network = GraphSage(Shape(agents=9, steps=3, hidden_size=5120))
 

@@ -44,7 +44,10 @@ def test_a_starting_replica_takes_none_away_but_lets_more_come() -> None:
 
 
 @given(
-    load=st.floats(0, 50), queue=st.floats(0, 200), start=st.integers(1, 80), slack=st.floats(0, 0.9)
+    load=st.floats(0, 50),
+    queue=st.floats(0, 200),
+    start=st.integers(1, 80),
+    slack=st.floats(0, 0.9),
 )
 def test_a_constant_load_settles_in_two_steps(
     load: float, queue: float, start: int, slack: float

@@ -97,3 +97,18 @@ async def test_close_without_redis_is_no_error(redis_server: RedisServer) -> Non
     entry.start()
     redis_server.kill()
     await entry.close()
+
+
+async def test_a_replica_that_is_asked_drains_until_the_request_is_gone(
+    redis_server: RedisServer,
+) -> None:
+    entry = registration(redis_server, Reading())
+    redis_server.client.set("pbkv:drain:r1", "node n1 is cordoned")
+    await entry.enter(ReplicaState.STARTING)
+    assert redis_server.client.hget(KEY, "state") == "starting"
+    await entry.enter(ReplicaState.READY)
+    assert redis_server.client.hget(KEY, "state") == "draining"
+    redis_server.client.delete("pbkv:drain:r1")
+    await entry.beat()
+    assert redis_server.client.hget(KEY, "state") == "ready"
+    await entry.close()

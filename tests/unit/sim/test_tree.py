@@ -8,8 +8,9 @@ from pbkv.events import EventKind, WorkflowEvent
 from pbkv.invocation import Invocation
 from pbkv.policy import Tier
 from pbkv.sim.integrity import tree_problems
+from pbkv.sim.node import TreeNode
 from pbkv.sim.pages import PageChain
-from pbkv.sim.tree import SimulatedTree, TreeNode
+from pbkv.sim.tree import SimulatedTree
 from tests.unit.sim.scenes import PAGE, tree
 
 

@@ -34,7 +34,7 @@ def test_what_no_seed_changes_runs_once():
 
     seeds = [run.seed for run in runs if run.part == MAIN and run.family == "markov"]
     assert seeds == [0, 0, 0]
-    assert sum(run.part == MAIN and run.family == "graphsage" for run in runs) == 4
+    assert sum(run.part == MAIN and run.family == "rgcn" for run in runs) == 4
 
 
 def test_curves_take_fewer_seeds_and_layers_only_graphsage():
@@ -73,7 +73,7 @@ def test_rows_have_the_keys_that_others_read_and_make_a_page():
 @pytest.mark.parametrize(
     ("asked", "found"),
     [
-        ("graphsage", [("graphsage", "")]),
+        ("graphsage", [("graphsage", ""), ("graphsage", "ordered")]),
         ("mlp/deep, mlp", [("mlp", "deep"), ("mlp", "tiny"), ("mlp", "small")]),
     ],
 )

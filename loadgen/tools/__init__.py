@@ -1,0 +1,1 @@
+"""The tools that agent programs use: a retriever, a test runner and a document reader."""

@@ -1,0 +1,54 @@
+"""The real programs of the frameworks: their calls are the plan's, and none goes unseen."""
+
+import pytest
+
+from loadgen.measure import measure
+from loadgen.programs.runner import open_programs
+from loadgen.programs.wire import FRAMEWORKS, ProgramPlan
+from loadgen.records import WorkflowState
+from loadgen.source import load_source
+from tests.contract.clients.conftest import PYTHON
+from tests.contract.loadgen.plans import small_plan
+
+
+def programs(plan, workload, url):
+    if not PYTHON.exists():
+        pytest.skip("the agent frameworks are not installed: make agents")
+
+    def opened(session, target, clock):
+        wire = ProgramPlan(
+            workload=workload,
+            count=len(plan.source.scripts),
+            seed=3,
+            scale=0.05,
+            data_dir="",
+            decisions="workload",
+            url=url,
+            model=target.model,
+            api_key="",
+            prefix=plan.prefix,
+            pause_scale=0.0,
+            exact_lengths=True,
+            request_timeout_s=30.0,
+        )
+        return open_programs(str(PYTHON), wire, clock)
+
+    return opened
+
+
+@pytest.mark.parametrize("workload", sorted(FRAMEWORKS))
+async def test_a_program_follows_the_plan_of_its_workload(router, engine, fleet, workload):
+    engine.faults.cached_tokens = 5
+    plan = small_plan(router.url, source=load_source(workload, 2, seed=3, scale=0.05))
+    measured = await measure(plan, open_runner=programs(plan, workload, router.url))
+    records = measured.records
+    assert [w.state for w in records.workflows] == [WorkflowState.FINISHED] * 2
+    for script in plan.source.scripts:
+        workflow_id = f"t-{script.workflow_id}"
+        made = [r for r in engine.requests if r.invocation["workflow"].endswith(workflow_id)]
+        assert [r.invocation["agent"] for r in made] == [call.agent for call in script.calls]
+        assert [r.json["max_tokens"] for r in made] == [c.output_tokens for c in script.calls]
+        seen = [call for call in records.calls if call.workflow_id == workflow_id]
+        assert [call.agent for call in seen] == [call.agent for call in script.calls]
+        assert {(call.prompt_tokens, call.cached_tokens) for call in seen} == {(11, 5)}
+        assert all(call.error is None and call.ttft_s is not None for call in seen)
