@@ -99,7 +99,7 @@ RUN apt-get update \
 COPY --from=uv /uv /usr/local/bin/uv
 ENV UV_PYTHON_INSTALL_DIR=/opt/python UV_NO_CACHE=1
 RUN uv python install 3.11.13 && uv venv --python 3.11.13 /opt/pbkv
-COPY constraints.txt /tmp/constraints.txt
+COPY constraints-gpu.txt /tmp/constraints.txt
 COPY --from=wheel /wheels /wheels
 RUN wheel=$(ls /wheels/pbkv-*.whl) \
     && VIRTUAL_ENV=/opt/pbkv uv pip install --constraint /tmp/constraints.txt "${wheel}[gpu]"

@@ -11,7 +11,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help install up test check demo gpu
+.PHONY: help install up test check demo agents paper gpu
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,8 +31,14 @@ check: install ## format, lint, types, import rules
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-demo: install ## compare stock LRU with LAE on the real engine: ARGS=
-	@exec $(BIN)/pbkv bench engine --policy lru,lae $(ARGS)
+demo: install ## compare LRU with PBKV on two stacks, with a page to read: ARGS=
+	@exec $(BIN)/pbkv load demo $(ARGS)
+
+agents: ## create .venv-agents with LangGraph, AutoGen and CrewAI, for their tests and programs
+	@PYTHON="$(PYTHON)" scripts/install_agents.sh
+
+paper: install ## the paper's tables and figures, simulated, into out/paper: ARGS=
+	@exec $(BIN)/pbkv experiments paper --out out/paper $(ARGS)
 
 gpu: install ## run the tests that need a CUDA device; they skip without one
 	@exec $(BIN)/python -m pytest -m gpu $(ARGS)

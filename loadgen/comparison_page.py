@@ -10,6 +10,7 @@ from rich.table import Table as ScreenTable
 from loadgen.compare import Comparison, Estimate
 from loadgen.results import Results
 
+_HEADLINE = ("hit rate", "workflow latency, mean", "TTFT, mean")
 _CAPTION = "in brackets: 95 % intervals by bootstrap"
 
 
@@ -72,12 +73,12 @@ def write_comparison(
 
 
 def headline(first: Results, second: Results, found: Sequence[Comparison]) -> str:
-    """The result in one sentence."""
+    """The result in one sentence: the three measures of Table 1, and whatever became worse."""
     parts = [
         f"{line.measure} {line.first.value:.3g} to {line.second.value:.3g} {line.unit} "
         f"({line.verdict})"
         for line in found
-        if line.measure in ("hit rate", "workflow latency, mean", "TTFT, mean")
+        if line.measure in _HEADLINE or line.verdict == "worse"
     ]
     return f"From {first.name} to {second.name}: {'; '.join(parts)}."
 

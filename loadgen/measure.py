@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 import signal
 import time
@@ -42,6 +43,10 @@ class LoadPlan:
     prefix: str
     seed: int = 0
     pause_scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        # Arrivals that the source cannot have are refused before anything is sent.
+        self.due_times()
 
     def due_times(self) -> Iterator[float] | None:
         """None in a closed loop."""
@@ -92,7 +97,8 @@ async def measure(
             watching = watch(run.tally) if watch else _unwatched()
             with _stopped_by_signals(run):
                 async with watching:
-                    records = await run()
+                    with _without_collector():
+                        records = await run()
         after = await read_engines(session, target)
     engines = after.since(before) if before and after else None
     return Measured(records, target.model, tuple(_notes(records, disagreement(records, engines))))
@@ -117,6 +123,19 @@ def _scripted(plan: LoadPlan) -> OpenRunner:
 @asynccontextmanager
 async def _unwatched() -> AsyncIterator[None]:
     yield
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """A full collection among the objects of thousands of workflows stops the loop for tens of
+    milliseconds, and nothing of a run makes cycles that would have to be collected before its end.
+    """
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 @contextmanager

@@ -63,9 +63,10 @@ class Predictor(Protocol):
     ) -> NDArray[np.float32]:
         """Distributions (B, K, V+1) for B prefixes of agent names, each with at least one.
 
-        ``hidden_states`` is (B, D), the post-norm state of the last prompt token of the last call
-        of each prefix, or (B, 0) where there is none: a call that waits for its prefill, or an
-        engine that cannot capture it. Agents never seen before are no error.
+        ``hidden_states`` is (B, D), the state of the last prompt token of the last call of each
+        prefix, post-norm unless the engine is told otherwise, or (B, 0) where there is none: a call
+        that waits for its prefill, or an engine that cannot capture it. Agents never seen before
+        are no error.
         """
         ...
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from pbkv.errors import SettingsError
+from pbkv.hidden_source import layer_of
 
 ENV_PREFIX = "PBKV_ENGINE_"
 """Every environment variable with this prefix must be a known setting."""
@@ -43,6 +44,8 @@ class PolicySettings:
     ``trace_hidden_dir`` makes rank 0 write the hidden states of prompts there, by request id, see
     :mod:`pbkv.trace.hidden`: at most ``trace_hidden_max_mb`` per replica, in a new file every
     ``trace_hidden_flush_s``.
+    ``hidden_source`` says which hidden states the engine captures, see :mod:`pbkv.hidden_source`;
+    empty for those that the checkpoint was trained on, post-norm without one.
     """
 
     policy: str = "lae"
@@ -73,6 +76,7 @@ class PolicySettings:
     trace_hidden_dir: str = ""
     trace_hidden_max_mb: int = 1_024
     trace_hidden_flush_s: float = 60.0
+    hidden_source: str = ""
 
     def __post_init__(self) -> None:
         if self.idle_timeout_s <= 0:
@@ -95,6 +99,8 @@ class PolicySettings:
             raise SettingsError("shadow_predictor is set, but shadow_checkpoint is not")
         self._check_files()
         self._check_queue()
+        if self.hidden_source:
+            layer_of(self.hidden_source)
         self.heirs()
         self.graph()
         if bool(self.redis_url) != bool(self.replica_id):

@@ -2,7 +2,7 @@
 
 Requests do not pass through Serve, so its own signal, ongoing requests, is always zero here. What
 hurts an agent workload is a working set that no longer fits the KV cache, and requests that wait:
-both are reported by every replica (:meth:`services.replica.EngineReplica.record_autoscaling_stats`).
+every replica reports both (``EngineReplica.record_autoscaling_stats`` in :mod:`services.replica`).
 
 Serve calls the policy several times a second inside its controller and pickles this module by
 value: no input or output here, and no import from the rest of the project. Serve itself applies
@@ -42,7 +42,7 @@ class Target:
     that, a constant load never makes the count go back and forth.
     """
 
-    active_fraction: float = 0.75
+    active_fraction: float = 0.9
     queued_requests: float = 4.0
     slack: float = 0.2
 
@@ -80,7 +80,7 @@ class WorkflowAutoscaling:
     def __init__(
         self,
         *,
-        target_active_fraction: float = 0.75,
+        target_active_fraction: float = 0.9,
         target_queued_requests: float = 4.0,
         slack: float = 0.2,
     ) -> None:

@@ -151,10 +151,10 @@ class Registration:
 
     async def _read_request(self) -> None:
         reason = await self._redis.get(drain_key(self.identity.replica_id))
-        if bool(reason) is not self.asked_to_drain:
-            logger.info(
-                "asked to drain: %s" if reason else "no longer asked to drain%s", reason or ""
-            )
+        if reason and not self.asked_to_drain:
+            logger.info("asked to drain: %s", reason)
+        elif self.asked_to_drain and not reason:
+            logger.info("no longer asked to drain")
         self.asked_to_drain = bool(reason)
 
     async def _beat_forever(self) -> None:

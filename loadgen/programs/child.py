@@ -12,6 +12,7 @@ import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -72,12 +73,16 @@ async def serve(tell: Tell, lines: asyncio.StreamReader) -> None:
             indices[workflow_id] = index
             one = _run(index, workflow_id, scripts[index], given, run_one, tell)
             tasks[index] = asyncio.create_task(one)
-            tasks[index].add_done_callback(lambda _, index=index: tasks.pop(index, None))
+            tasks[index].add_done_callback(partial(_forget, tasks, index))
         elif asked["cancel"] in tasks:
             tasks[asked["cancel"]].cancel()
     for task in list(tasks.values()):
         task.cancel()
     await asyncio.gather(*tasks.values(), return_exceptions=True)
+
+
+def _forget(tasks: dict[int, asyncio.Task[None]], index: int, task: asyncio.Task[None]) -> None:
+    tasks.pop(index, None)
 
 
 async def _run(

@@ -112,12 +112,12 @@ def _finding(agent: str, plan: Plan) -> str:
 def _way(agent: str, plan: Plan) -> Any:
     def choose(state: State) -> str:
         if plan.follows:
-            return plan.next_agent() or END
+            return plan.next_agent() or str(END)
         if plan.answered >= _MAX_CALLS:
-            return END
+            return str(END)
         for word, following in _WORDS.get(agent, {}).items():
             if word in state["reply"]:
                 return following
-        return _SUCCESSORS[agent][0]
+        return str(_SUCCESSORS[agent][0])
 
     return choose

@@ -208,7 +208,7 @@ def _stream(library: Any, inner: Any, call: _Call) -> Any:
             call.end(ErrorKind.BROKEN_STREAM)
             raise
 
-    class AsyncWatched(library.AsyncByteStream):  # type: ignore[misc]
+    class AsyncWatched(library.AsyncByteStream):
         async def __aiter__(self) -> AsyncIterator[bytes]:
             with reading():
                 async for received in inner:
@@ -221,7 +221,7 @@ def _stream(library: Any, inner: Any, call: _Call) -> Any:
             call.end(None if call.finished else ErrorKind.CUT)
             await inner.aclose()
 
-    class Watched(library.SyncByteStream):  # type: ignore[misc]
+    class Watched(library.SyncByteStream):
         def __iter__(self) -> Iterator[bytes]:
             with reading():
                 for received in inner:

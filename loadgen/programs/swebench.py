@@ -33,6 +33,13 @@ _COMMON = (
     "Programmer, Tester. Be brief and keep to your role. "
 )
 _MAX_TURNS = 60
+# Who goes on where the model names no one.
+_AFTER = {
+    "Manager": "Reproducer",
+    "Reproducer": "Debugger",
+    "Debugger": "Programmer",
+    "Programmer": "Tester",
+}
 
 
 async def repair(repository: Repository, plan: Plan, client: OpenAIChatCompletionClient) -> str:
@@ -76,14 +83,12 @@ class _Desk:
     def next_speaker(self, messages: Sequence[Any]) -> str | None:
         if self._plan.follows:
             return self._plan.next_agent()
-        said = messages[-1].to_text()
+        said: str = messages[-1].to_text()
         if "NEXT:" in said:
             named = said.rpartition("NEXT:")[2].split()
             if named and named[0].strip(".,*") in _ROLES:
                 return named[0].strip(".,*")
-        after = {"Manager": "Reproducer", "Reproducer": "Debugger", "Debugger": "Programmer"}
-        after |= {"Programmer": "Tester", "Tester": "Manager"}
-        return after.get(messages[-1].source, "Manager")
+        return _AFTER.get(str(messages[-1].source), "Manager")
 
     async def before(self, agent: str) -> str:
         """What a tool gives ``agent`` before its turn."""

@@ -75,7 +75,7 @@ def _name_agent(kind: Any) -> None:
 def _follow_new_agents() -> None:
     inherited = BaseChatAgent.__init_subclass__.__func__
 
-    def init_subclass(cls: Any, **options: Any) -> None:
+    def init_subclass(cls: Any, /, **options: Any) -> None:
         inherited(cls, **options)
         _name_agent(cls)
 
@@ -92,7 +92,8 @@ def _select(original: Any) -> Any:
 
 
 def _subclasses(kind: type) -> list[type]:
-    found = []
+    found: list[type] = []
+    subclass: type
     for subclass in kind.__subclasses__():
         found += [subclass, *_subclasses(subclass)]
     return found

@@ -4,13 +4,14 @@ copy their context, tasks and interleaved generators are kept apart."""
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from contextlib import aclosing, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from pbkv.clients.ending import Router, signal_end
+from pbkv.clients.names import MAX_WORKFLOW_CHARS, sendable
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -52,8 +53,8 @@ def add_agent_source(source: Callable[[], str]) -> None:
         _agent_sources.append(source)
 
 
-def new_workflow_id() -> str:
-    return f"wf-{uuid.uuid4().hex}"
+def _id(wanted: str) -> str:
+    return sendable(wanted, MAX_WORKFLOW_CHARS) or f"wf-{uuid.uuid4().hex}"
 
 
 @contextmanager
@@ -67,7 +68,7 @@ def workflow(workflow_id: str = "") -> Iterator[str]:
     if outer is not None:
         yield outer.workflow_id
         return
-    opened = Workflow(workflow_id or new_workflow_id())
+    opened = Workflow(_id(workflow_id))
     token = _workflow.set(opened)
     try:
         yield opened.workflow_id
@@ -88,7 +89,7 @@ def agent(name: str) -> Iterator[None]:
 
 def process_workflow(workflow_id: str = "") -> Workflow:
     """From now on, calls outside of any workflow belong to this one."""
-    opened = Workflow(workflow_id or new_workflow_id())
+    opened = Workflow(_id(workflow_id))
     _fallback[:] = [opened]
     return opened
 
@@ -101,7 +102,7 @@ def each_step(steps: Iterator[T], workflow_id: str) -> Iterator[T]:
     if _workflow.get() is not None:
         yield from steps
         return
-    opened = Workflow(workflow_id or new_workflow_id())
+    opened = Workflow(_id(workflow_id))
     try:
         while True:
             token = _workflow.set(opened)
@@ -120,26 +121,29 @@ def each_step(steps: Iterator[T], workflow_id: str) -> Iterator[T]:
 async def each_async_step(steps: AsyncIterator[T], workflow_id: str) -> AsyncIterator[T]:
     """As :func:`each_step`."""
     if _workflow.get() is not None:
-        async for step in steps:
-            yield step
+        async with aclosing(_closable(steps)) as inner:
+            async for step in inner:
+                yield step
         return
-    opened = Workflow(workflow_id or new_workflow_id())
+    opened = Workflow(_id(workflow_id))
     try:
-        async for step in _async_steps(steps, _workflow, opened):
-            yield step
+        async with aclosing(_async_steps(steps, _workflow, opened)) as inner:
+            async for step in inner:
+                yield step
     finally:
         opened.end()
 
 
 async def each_agent_step(steps: AsyncIterator[T], name: str) -> AsyncIterator[T]:
     """An asynchronous generator whose own code is an agent's."""
-    async for step in _async_steps(steps, _agent, name):
-        yield step
+    async with aclosing(_async_steps(steps, _agent, name)) as inner:
+        async for step in inner:
+            yield step
 
 
 async def _async_steps(
     steps: AsyncIterator[T], variable: ContextVar[V], value: V
-) -> AsyncIterator[T]:
+) -> AsyncGenerator[T, None]:
     try:
         while True:
             token = variable.set(value)
@@ -149,6 +153,15 @@ async def _async_steps(
                 return
             finally:
                 variable.reset(token)
+            yield step
+    finally:
+        if hasattr(steps, "aclose"):
+            await steps.aclose()
+
+
+async def _closable(steps: AsyncIterator[T]) -> AsyncGenerator[T, None]:
+    try:
+        async for step in steps:
             yield step
     finally:
         if hasattr(steps, "aclose"):

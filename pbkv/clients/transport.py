@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from pbkv.clients.ending import Router
+from pbkv.clients.names import MAX_AGENT_CHARS, sendable
 from pbkv.clients.scope import Workflow, current_agent, current_workflow
 
 WORKFLOW_HEADER = "X-Workflow-ID"
@@ -22,7 +23,6 @@ REPLICA_HEADER = "X-PBKV-Replica"
 
 _LIBRARIES = ("httpx", "httpx2")
 _PATHS = ("/chat/completions", "/completions", "/embeddings", "/responses")
-_MAX_AGENT_CHARS = 128
 _MARK = "_pbkv_tagged"
 
 
@@ -85,10 +85,13 @@ def _tag(request: Any) -> Workflow | None:
         return None
     if WORKFLOW_HEADER in request.headers:
         return None
-    request.headers[WORKFLOW_HEADER] = workflow.workflow_id
+    added = {WORKFLOW_HEADER: workflow.workflow_id}
     agent = current_agent() or (_prompt_name(request) if _Rules.agent_by_prompt else "")
     if agent and AGENT_HEADER not in request.headers:
-        request.headers[AGENT_HEADER] = _header_name(agent)
+        added[AGENT_HEADER] = sendable(agent, MAX_AGENT_CHARS)
+    # As bytes: by name, only ASCII could be added to headers that are all ASCII.
+    raw = [(name.encode(), value.encode()) for name, value in added.items() if value]
+    request.headers = type(request.headers)([*request.headers.raw, *raw])
     return workflow
 
 
@@ -110,9 +113,3 @@ def _prompt_name(request: Any) -> str:
         return ""
     text = json.dumps(first["content"], sort_keys=True)
     return f"agent-{hashlib.blake2b(text.encode(), digest_size=4).hexdigest()}"
-
-
-def _header_name(agent: str) -> str:
-    """What a router takes for a name: printable, no space at its ends, not too long."""
-    printable = "".join(char if char.isprintable() else " " for char in agent)
-    return printable[:_MAX_AGENT_CHARS].strip()

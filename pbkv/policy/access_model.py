@@ -86,24 +86,50 @@ class LearnedAccess(AccessModel):
     def __init__(self, smoothing: float = 2.0, decay: float = 0.995) -> None:
         self._smoothing = smoothing
         self._decay = decay
-        # application -> (i, j) -> [sum of fractions, number of calls], both faded
-        self._pairs: dict[str, dict[tuple[str, str], list[float]]] = {}
-        self._agents: dict[str, dict[str, None]] = {}
+        self._learned: dict[str, _Application] = {}
 
     def touch(self, application: str, agents: frozenset[str]) -> Mapping[str, float]:
-        known = self._agents.get(application, {})
+        learned = self._learned.get(application)
+        if learned is None:
+            return dict.fromkeys(sorted(agents), 1.0)
+        known = learned.touch.get(agents)
+        if known is None:
+            # Who never called yet is taken to come back to what it touched, as in ``direct``.
+            touch, seen = dict.fromkeys(sorted(agents), 1.0), 0
+        else:
+            touch, seen = known
+            if seen == learned.calls:
+                return touch
+        stale = [agent for agent, changed in learned.changed.items() if changed > seen]
+        if stale:
+            touch = touch | self._touch(learned, agents, stale)
+        learned.touch[agents] = (touch, learned.calls)
+        return touch
+
+    def _touch(
+        self, learned: _Application, agents: frozenset[str], by: Iterable[str]
+    ) -> dict[str, float]:
+        """The answer for the agents in ``by``, each of which has called."""
         touch: dict[str, float] = {}
-        for agent in (*known, *sorted(agents - known.keys())):
+        sources = sorted(agents)
+        for agent in by:
+            of_source = learned.estimates[agent]
             missed = 1.0
-            for source in sorted(agents):
-                missed *= 1.0 - self.estimate(application, source, agent)
-            if missed < 1.0:
-                touch[agent] = 1.0 - missed
+            for source in sources:
+                share = of_source.get(source)
+                if share is not None:
+                    missed *= 1.0 - share
+                elif source == agent:
+                    missed = 0.0
+            touch[agent] = 1.0 - missed
         return touch
 
     def estimate(self, application: str, source: str, agent: str) -> float:
         """Share of what ``source`` touched that a call of ``agent`` touches, 0 to 1."""
-        total, calls = self._pairs.get(application, {}).get((source, agent), (0.0, 0.0))
+        learned = self._learned.get(application)
+        total, calls = (0.0, 0.0)
+        if learned is not None:
+            total, calls = learned.pairs.get((source, agent), (0.0, 0.0))
         prior = 1.0 if source == agent else 0.0
         return (total + self._smoothing * prior) / (calls + self._smoothing)
 
@@ -114,19 +140,49 @@ class LearnedAccess(AccessModel):
         known: Iterable[tuple[CacheNode, frozenset[str]]],
         touched: set[int],
     ) -> None:
+        # By set of agents first: a workflow has many nodes and few sets.
+        tokens_of: dict[frozenset[str], list[int]] = {}
+        for node, agents in known:
+            counts = tokens_of.get(agents)
+            if counts is None:
+                counts = tokens_of[agents] = [0, 0]
+            counts[0] += node.num_tokens
+            if node.node_id in touched:
+                counts[1] += node.num_tokens
         all_tokens: dict[str, int] = {}
         touched_tokens: dict[str, int] = {}
-        for node, agents in known:
+        for agents, (tokens, hit) in tokens_of.items():
             for source in agents:
-                all_tokens[source] = all_tokens.get(source, 0) + node.num_tokens
-                if node.node_id in touched:
-                    touched_tokens[source] = touched_tokens.get(source, 0) + node.num_tokens
-        pairs = self._pairs.setdefault(application, {})
-        self._agents.setdefault(application, {})[agent] = None
+                all_tokens[source] = all_tokens.get(source, 0) + tokens
+                touched_tokens[source] = touched_tokens.get(source, 0) + hit
+        learned = self._learned.setdefault(application, _Application())
+        estimates = learned.estimates.setdefault(agent, {})
         for source, tokens in all_tokens.items():
-            pair = pairs.setdefault((source, agent), [0.0, 0.0])
-            pair[0] = self._decay * pair[0] + touched_tokens.get(source, 0) / max(1, tokens)
+            pair = learned.pairs.setdefault((source, agent), [0.0, 0.0])
+            pair[0] = self._decay * pair[0] + touched_tokens[source] / max(1, tokens)
             pair[1] = self._decay * pair[1] + 1.0
+            estimates[source] = self.estimate(application, source, agent)
+        learned.calls += 1
+        learned.changed[agent] = learned.calls
+
+
+class _Application:
+    """What was learned of one application.
+
+    ``pairs`` holds (i, j) -> [sum of fractions, number of calls], both faded; ``estimates`` is
+    j -> i -> what follows from it, for every j that ever called, and ``changed`` the number of the
+    call that changed those of j last. ``touch`` keeps an answer for each set of agents, and the
+    number of calls that it knows of: a call changes the estimates of one agent alone.
+    """
+
+    __slots__ = ("calls", "changed", "estimates", "pairs", "touch")
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.changed: dict[str, int] = {}
+        self.pairs: dict[tuple[str, str], list[float]] = {}
+        self.estimates: dict[str, dict[str, float]] = {}
+        self.touch: dict[frozenset[str], tuple[dict[str, float], int]] = {}
 
 
 ACCESS_MODELS = (DirectAccess.name, InheritedAccess.name, LearnedAccess.name)

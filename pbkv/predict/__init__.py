@@ -17,6 +17,7 @@ from pbkv.predict.markov import MarkovPredictor
 from pbkv.settings import PolicySettings
 
 NO_PREDICTOR = "none"
+CHECKPOINT_PREDICTOR = "checkpoint"
 
 
 def _make_markov(settings: PolicySettings) -> Predictor:
@@ -28,9 +29,7 @@ def _make_markov(settings: PolicySettings) -> Predictor:
 
 def _load_checkpoint(settings: PolicySettings) -> Predictor:
     if not settings.predictor_checkpoint:
-        raise SettingsError(
-            "predictor checkpoint needs predictor_checkpoint, and there is none, or none yet"
-        )
+        raise SettingsError("predictor checkpoint needs predictor_checkpoint")
     path = Path(settings.predictor_checkpoint)
     if not path.is_dir():
         return MarkovPredictor.load(path, steps=settings.lookahead_steps)
@@ -45,7 +44,7 @@ def _load_checkpoint(settings: PolicySettings) -> Predictor:
 
 PREDICTORS: dict[str, Callable[[PolicySettings], Predictor]] = {
     "markov": _make_markov,
-    "checkpoint": _load_checkpoint,
+    CHECKPOINT_PREDICTOR: _load_checkpoint,
 }
 
 
@@ -92,6 +91,7 @@ def _imported(name: str) -> Callable[[PolicySettings], Predictor]:
 
 
 __all__ = [
+    "CHECKPOINT_PREDICTOR",
     "NO_PREDICTOR",
     "PREDICTORS",
     "MarkovPredictor",

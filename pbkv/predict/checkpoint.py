@@ -9,8 +9,12 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from pbkv.errors import InvalidCheckpoint
+from pbkv.hidden_source import NO_SOURCE
 
 FORMAT_VERSION = 1
+
+CONFIG_FILE = "config.json"
+"""The JSON of a checkpoint that is a folder."""
 
 
 class Checkpoint(BaseModel):
@@ -20,6 +24,15 @@ class Checkpoint(BaseModel):
 
     format: int
     family: str
+
+
+def read_hidden_source(path: Path) -> str:
+    """Which hidden states the predictor of the checkpoint at ``path``, file or folder, reads.
+
+    ``none`` for one that reads none. Raises :class:`InvalidCheckpoint`.
+    """
+    config = path / CONFIG_FILE if path.is_dir() else path
+    return str(_read_header(config)[1].get("hidden_source", NO_SOURCE))[:40]
 
 
 Content = TypeVar("Content", bound=Checkpoint)

@@ -14,14 +14,16 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 from safetensors import SafetensorError
 from safetensors.torch import load, save_file
 
 from pbkv.errors import InvalidCheckpoint, SettingsError
+from pbkv.hidden_source import NO_SOURCE, POST_NORM
 from pbkv.predict.checkpoint import (
+    CONFIG_FILE,
     FORMAT_VERSION,
     Checkpoint,
     read_checkpoint,
@@ -32,26 +34,33 @@ from pbkv.predict.families import make_network
 from pbkv.predict.network import Network, Shape
 from pbkv.predict.vocabulary import Vocabulary
 
-CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "weights.safetensors"
 
 
 class NetworkCheckpoint(Checkpoint):
     """``agents`` are the columns of the vocabulary from 1 on; ``hidden_source`` says which state
-    of the served model the network was trained on."""
+    of the served model the network was trained on, see :mod:`pbkv.hidden_source`."""
 
     variant: str
     agents: list[str]
     steps: Annotated[int, Field(ge=1)]
     hidden_size: Annotated[int, Field(ge=0)]
-    hidden_source: Literal["post-norm", "none"]
+    hidden_source: Annotated[str, Field(pattern=r"^(post-norm|none|layer [1-9][0-9]{0,3})$")]
     weights_sha256: str
 
 
 def save_network(
-    folder: Path, network: Network, family: str, variant: str, agents: Vocabulary
+    folder: Path,
+    network: Network,
+    family: str,
+    variant: str,
+    agents: Vocabulary,
+    hidden_source: str = POST_NORM,
 ) -> None:
-    """Write the checkpoint; ``folder`` appears whole, in place of an earlier one."""
+    """Write the checkpoint; ``folder`` appears whole, in place of an earlier one.
+
+    A network without hidden states is of no ``hidden_source``, whatever is given.
+    """
     folder.parent.mkdir(parents=True, exist_ok=True)
     partial = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     try:
@@ -66,7 +75,7 @@ def save_network(
                 agents=list(agents.agents[1:]),
                 steps=network.shape.steps,
                 hidden_size=network.shape.hidden_size,
-                hidden_source="post-norm" if network.shape.hidden_size else "none",
+                hidden_source=hidden_source if network.shape.hidden_size else NO_SOURCE,
                 weights_sha256=hashlib.sha256(weights.read_bytes()).hexdigest(),
             ),
         )

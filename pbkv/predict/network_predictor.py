@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from pbkv.errors import InvalidCheckpoint
+from pbkv.hidden_source import POST_NORM
 from pbkv.predict.dataset import Prefixes, encode_prefixes
 from pbkv.predict.network import Batch, Network
 from pbkv.predict.network_checkpoint import load_network
@@ -25,12 +26,19 @@ class NetworkPredictor:
     """
 
     def __init__(
-        self, network: Network, vocabulary: Vocabulary, *, steps: int, version: str
+        self,
+        network: Network,
+        vocabulary: Vocabulary,
+        *,
+        steps: int,
+        version: str,
+        hidden_source: str = POST_NORM,
     ) -> None:
         self._network = network
         self._vocabulary = vocabulary
         self._steps = steps
         self.version = version
+        self.hidden_source = hidden_source
         self._remaining: NDArray[np.float32] = np.empty(0, dtype=np.float32)
 
     @classmethod
@@ -42,7 +50,13 @@ class NetworkPredictor:
                 f"checkpoint {path} forecasts {content.steps} steps; {steps} are asked for"
             )
         vocabulary = Vocabulary(content.agents, max_agents=len(content.agents))
-        return cls(network, vocabulary, steps=steps, version=name)
+        return cls(
+            network,
+            vocabulary,
+            steps=steps,
+            version=name,
+            hidden_source=content.hidden_source,
+        )
 
     @property
     def agents(self) -> tuple[str, ...]:

@@ -22,8 +22,8 @@ VERSIONS = "versions"
 
 
 def is_publication(path: Path) -> bool:
-    """Whether ``path`` is such a folder."""
-    return (path / VERSIONS).is_dir()
+    """Whether ``path`` is such a folder, or an empty one that may become it."""
+    return (path / VERSIONS).is_dir() or (path.is_dir() and not any(path.iterdir()))
 
 
 def resolve_checkpoint(path: Path) -> Path | None:

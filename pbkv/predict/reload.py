@@ -20,13 +20,22 @@ logger = logging.getLogger(__name__)
 Fingerprint = tuple[tuple[str, int, int, int], ...]
 
 
-def check_fit(predictor: Predictor, hidden_size: int) -> None:
-    """Raise :class:`InvalidCheckpoint` if ``predictor`` was made for another model's hidden states.
+def check_fit(predictor: Predictor, hidden_size: int, source: str | None = None) -> None:
+    """Raise :class:`InvalidCheckpoint` if ``predictor`` was made for other hidden states.
 
-    A predictor that reads hidden states says by ``hidden_size`` how long they are.
+    A predictor that reads hidden states says by ``hidden_size`` how long they are and by
+    ``hidden_source`` which they are; ``source`` is what this engine captures, None if anything.
     """
+    if not predictor.wants_hidden_states:
+        return
+    wanted_source = getattr(predictor, "hidden_source", None)
+    if None not in (source, wanted_source) and wanted_source != source:
+        raise InvalidCheckpoint(
+            f"the predictor's checkpoint {predictor.version} is for hidden states of "
+            f"{wanted_source}; this engine captures those of {source}"
+        )
     wanted = getattr(predictor, "hidden_size", None)
-    if predictor.wants_hidden_states and wanted is not None and wanted != hidden_size:
+    if wanted is not None and wanted != hidden_size:
         raise InvalidCheckpoint(
             f"the predictor's checkpoint {predictor.version} is for hidden states of {wanted} "
             f"numbers; this model's have {hidden_size}"

@@ -69,12 +69,13 @@ class ForecastWorker:
 
     Requests are coalesced: of one workflow only the latest is answered, and what waits is answered
     in batches. A predictor that fails costs the forecasts of that batch, which are counted and
-    logged, and the next batch is tried again.
+    logged, and the next batch is tried again. Without a predictor, as long as the first is still to
+    come, requests are dropped.
     """
 
     def __init__(
         self,
-        predictor: Predictor,
+        predictor: Predictor | None,
         *,
         noise: float = 0.0,
         clock: Callable[[], float] = time.monotonic,
@@ -113,7 +114,7 @@ class ForecastWorker:
 
     @property
     def wants_hidden_states(self) -> bool:
-        return self._predictor.wants_hidden_states
+        return self._predictor is not None and self._predictor.wants_hidden_states
 
     def replace(self, predictor: Predictor) -> None:
         """Use ``predictor`` from the next batch on; what waits is answered by it."""
@@ -139,7 +140,7 @@ class ForecastWorker:
             finished.append(self._finished.popleft())
         return tuple(finished)
 
-    def _use(self, predictor: Predictor) -> None:
+    def _use(self, predictor: Predictor | None) -> None:
         self._predictor = predictor
         self._learner = predictor if isinstance(predictor, OnlinePredictor) else None
 
@@ -157,12 +158,15 @@ class ForecastWorker:
                 replacement, self._replacement = self._replacement, None
             if replacement is not None:
                 self._use(replacement)
+            predictor = self._predictor
+            if predictor is None:
+                continue
             self._learn()
             blind = [request for request in requests if request.hidden_state is None]
             seeing = [request for request in requests if request.hidden_state is not None]
             for batch in (blind, seeing):
                 if batch:
-                    self._answer(batch)
+                    self._answer(predictor, batch)
 
     def _learn(self) -> None:
         while self._learner is not None and self._observations:
@@ -172,23 +176,25 @@ class ForecastWorker:
             except Exception:
                 logger.exception("pbkv: the predictor could not learn from a call")
 
-    def _answer(self, requests: list[ForecastRequest]) -> None:
+    def _answer(self, predictor: Predictor, requests: list[ForecastRequest]) -> None:
         start_s = time.perf_counter()
         try:
-            self._finished.extend(self._forecasts(requests))
+            self._finished.extend(self._forecasts(predictor, requests))
         except Exception:
             # A predictor may be anyone's code; without its forecasts the policy is lae, no worse.
             logger.exception("pbkv: the predictor failed on %d workflows", len(requests))
             self._on_failure(len(requests))
         self._on_batch(time.perf_counter() - start_s)
 
-    def _forecasts(self, requests: list[ForecastRequest]) -> list[StampedForecast]:
+    def _forecasts(
+        self, predictor: Predictor, requests: list[ForecastRequest]
+    ) -> list[StampedForecast]:
         states = [request.hidden_state.read() for request in requests if request.hidden_state]
         hidden_states = np.stack(states) if states else _no_hidden_states(len(requests))
-        answers = self._ask(requests, hidden_states)
+        answers = _ask(predictor, requests, hidden_states)
         if len(answers) != len(requests) or not np.isfinite(answers).all():
             raise ValueError(f"{len(requests)} finite forecasts expected, got {answers.shape}")
-        agents, version = self._predictor.agents, self._predictor.version
+        agents, version = predictor.agents, predictor.version
         made_at_s = self._clock()
         return [
             StampedForecast(
@@ -203,27 +209,29 @@ class ForecastWorker:
                 request.stamp,
             )
             for request, answer, remaining in zip(
-                requests, answers, self._remaining_calls(len(requests)), strict=True
+                requests, answers, _remaining_calls(predictor, len(requests)), strict=True
             )
         ]
 
-    def _remaining_calls(self, rows: int) -> list[float] | list[None]:
-        """Of the forecast just made, by row."""
-        if not isinstance(self._predictor, RemainingCallsPredictor):
-            return [None] * rows
-        remaining = self._predictor.remaining_calls
-        if remaining.shape != (rows,) or not np.isfinite(remaining).all():
-            raise ValueError(f"{rows} finite numbers of calls expected, got {remaining.shape}")
-        return [float(calls) for calls in remaining]
 
-    def _ask(
-        self, requests: list[ForecastRequest], hidden_states: NDArray[np.float32]
-    ) -> NDArray[np.float32]:
-        prefixes = [request.prefix for request in requests]
-        if isinstance(self._predictor, WorkflowPredictor):
-            workflow_ids = [request.workflow_id for request in requests]
-            return self._predictor.forecast_workflows(workflow_ids, prefixes, hidden_states)
-        return self._predictor.forecast(prefixes, hidden_states)
+def _remaining_calls(predictor: Predictor, rows: int) -> list[float] | list[None]:
+    """Of the forecast just made, by row."""
+    if not isinstance(predictor, RemainingCallsPredictor):
+        return [None] * rows
+    remaining = predictor.remaining_calls
+    if remaining.shape != (rows,) or not np.isfinite(remaining).all():
+        raise ValueError(f"{rows} finite numbers of calls expected, got {remaining.shape}")
+    return [float(calls) for calls in remaining]
+
+
+def _ask(
+    predictor: Predictor, requests: list[ForecastRequest], hidden_states: NDArray[np.float32]
+) -> NDArray[np.float32]:
+    prefixes = [request.prefix for request in requests]
+    if isinstance(predictor, WorkflowPredictor):
+        workflow_ids = [request.workflow_id for request in requests]
+        return predictor.forecast_workflows(workflow_ids, prefixes, hidden_states)
+    return predictor.forecast(prefixes, hidden_states)
 
 
 def _no_hidden_states(rows: int) -> NDArray[np.float32]:

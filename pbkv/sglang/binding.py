@@ -25,6 +25,7 @@ class PolicyBinding:
     ``source`` is None on every rank but the first, ``prefetch`` without a policy that prefetches
     or without a host tier. ``forecaster`` is on the first rank, if the policy uses forecasts;
     ``capture`` is on the first rank too, if anyone wants hidden states: ``hidden_state_sinks``.
+    ``captures_layer``: they are those of a layer, which the model hands out beside the last ones.
     """
 
     policy: EvictionPolicy
@@ -37,6 +38,7 @@ class PolicyBinding:
     prefetch: EnginePrefetch | None = None
     waiting: WaitingRequests | None = None
     hidden_state_sinks: tuple[HiddenStateSink, ...] = ()
+    captures_layer: bool = False
 
 
 _current: PolicyBinding | None = None

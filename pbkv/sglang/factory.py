@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pbkv.errors import InvalidTrace, SettingsError
+from pbkv.hidden_source import layer_of
 from pbkv.policy import make_policy
 from pbkv.policy.pbkv import PbkvPolicy
 from pbkv.settings import PolicySettings
@@ -17,7 +18,7 @@ from pbkv.sglang.binding import PolicyBinding, bind
 from pbkv.sglang.forecasting import Forecaster
 from pbkv.sglang.hidden_trace import HiddenTrace
 from pbkv.sglang.lifecycle import LifecycleSource
-from pbkv.sglang.predictors import check_predictors, make_forecaster
+from pbkv.sglang.predictors import captured_source, check_predictors, make_forecaster
 from pbkv.sglang.prefetch import EnginePrefetch
 from pbkv.sglang.record import EvictionLog, PrometheusRecorder, Recorder
 from pbkv.sglang.stream import EventStream
@@ -57,9 +58,14 @@ def create_policy_cache(ctx: TreeCacheBuildContext) -> Any:
     settings = read_settings()
     leader = ctx.tp_rank == 0 and ctx.params.pp_rank == 0
     recorder = _recorder(settings, ctx, leader)
-    binding = PolicyBinding(policy=make_policy(settings), recorder=recorder)
+    source = captured_source(settings)
+    binding = PolicyBinding(
+        policy=make_policy(settings),
+        recorder=recorder,
+        captures_layer=layer_of(source) is not None,
+    )
     if leader:
-        _add_forecaster(binding, settings, ctx.model_config.hidden_size)
+        _add_forecaster(binding, settings, ctx.model_config.hidden_size, source)
         binding.source = _source(settings, recorder, binding.forecaster)
     if isinstance(binding.policy, PbkvPolicy) and ctx.enable_hierarchical_cache:
         binding.prefetch = EnginePrefetch(binding.policy, recorder, measures=leader)
@@ -90,13 +96,15 @@ def _recorder(settings: PolicySettings, ctx: TreeCacheBuildContext, leader: bool
     return EvictionLog(Path(settings.eviction_log_dir) / name, recorder)
 
 
-def _add_forecaster(binding: PolicyBinding, settings: PolicySettings, hidden_size: int) -> None:
+def _add_forecaster(
+    binding: PolicyBinding, settings: PolicySettings, hidden_size: int, source: str
+) -> None:
     """A predictor in its thread, if the policy uses forecasts; and who else wants hidden states."""
     policy, recorder = binding.policy, binding.recorder
     sinks: list[HiddenStateSink] = []
     try:
         made = (
-            make_forecaster(settings, policy, recorder, hidden_size)
+            make_forecaster(settings, policy, recorder, hidden_size, source)
             if policy.uses_forecasts
             else None
         )
@@ -105,7 +113,7 @@ def _add_forecaster(binding: PolicyBinding, settings: PolicySettings, hidden_siz
             policy.workflows.listener = binding.forecaster = forecaster
             sinks += [forecaster] if wants_hidden_states else []
         if settings.trace_hidden_dir:
-            sinks.append(_hidden_trace(settings, recorder))
+            sinks.append(_hidden_trace(settings, recorder, source))
     except (SettingsError, InvalidTrace) as problem:
         stop_start(str(problem))
     if sinks:
@@ -116,7 +124,7 @@ def _add_forecaster(binding: PolicyBinding, settings: PolicySettings, hidden_siz
         binding.capture = HiddenStateCapture.for_sinks(sinks)
 
 
-def _hidden_trace(settings: PolicySettings, recorder: Recorder) -> HiddenTrace:
+def _hidden_trace(settings: PolicySettings, recorder: Recorder, source: str) -> HiddenTrace:
     """The writer of hidden states, its thread started. Raises SettingsError, InvalidTrace."""
     pyarrow()
     try:
@@ -125,6 +133,7 @@ def _hidden_trace(settings: PolicySettings, recorder: Recorder) -> HiddenTrace:
             settings.replica_id,
             started_ms=int(time.time() * 1000),
             max_bytes=settings.trace_hidden_max_mb * 1024 * 1024,
+            source=source,
         )
     except OSError as problem:
         raise SettingsError(

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from typing import Any
 
+from pbkv.hidden_source import layer_of
 from pbkv.sglang import BACKEND_NAME
 from pbkv.sglang.binding import optional_binding
 from pbkv.sglang.factory import read_settings
+from pbkv.sglang.layer_output import check_layer, hand_out_layer, layer_rows
 from pbkv.sglang.lifecycle import (
     LifecycleBatch,
     announce_requests,
     apply_batch,
     workflows_in_flight,
 )
-from pbkv.sglang.predictors import configured_hidden_size
+from pbkv.sglang.predictors import captured_source, configured_hidden_size, configured_layers
 from pbkv.sglang.requests import verify_sampling_params
 from pbkv.sglang.version import stop_start
 
@@ -23,6 +26,7 @@ __all__ = [
     "check_server_args",
     "expect_hidden_states",
     "finish_hidden_states",
+    "hand_out_hidden_states",
     "join_queue",
     "order_queue",
     "prefetch_around_batch",
@@ -44,6 +48,13 @@ def check_server_args(server_args: Any, *args: Any, **kwargs: Any) -> None:
             "drop it or --radix-cache-backend pbkv"
         )
     settings = read_settings(configured_hidden_size(server_args.model_path))
+    source = captured_source(settings)
+    check_layer(source, configured_layers(server_args.model_path) or sys.maxsize)
+    if server_args.speculative_algorithm is not None and layer_of(source) is not None:
+        stop_start(
+            f"--speculative-algorithm and hidden states of {source} exclude each other: "
+            f"use those of post-norm"
+        )
     if settings.queue and server_args.schedule_policy != "fcfs":
         stop_start(
             f"--schedule-policy {server_args.schedule_policy} and the queue order "
@@ -102,6 +113,14 @@ def prefetch_around_batch(scheduler: Any, batch: Any, *args: Any, **kwargs: Any)
         binding.prefetch.before_batch(scheduler.tree_cache, decode=decode, needed_tokens=needed)
 
 
+def hand_out_hidden_states(result: Any, runner: Any, *args: Any, **kwargs: Any) -> None:
+    """AFTER a model was loaded: have it hand out the layer that is wanted, on every rank."""
+    if runner.server_args.radix_cache_backend == BACKEND_NAME and not runner.is_draft_worker:
+        source = captured_source(read_settings())
+        check_layer(source, runner.model_config.num_hidden_layers)
+        hand_out_layer(runner.model, source)
+
+
 def expect_hidden_states(scheduler: Any, batch: Any, *args: Any, **kwargs: Any) -> None:
     """BEFORE a batch is launched: note which of its rows end a prompt."""
     binding = optional_binding()
@@ -115,13 +134,24 @@ def take_hidden_states(
     hidden_states: Any,
     lm_head: Any,
     logits_metadata: Any,
+    aux_hidden_states: Any = None,
     *args: Any,
     **kwargs: Any,
-) -> None:
-    """BEFORE the logits processor of a model: take the noted rows."""
+) -> Any:
+    """BEFORE the logits processor of a model: take the noted rows.
+
+    A layer that the model handed out for us goes no further: SGLang would take it for EAGLE's.
+    """
     binding = optional_binding()
-    if binding is not None and binding.capture is not None:
-        binding.capture.take(hidden_states, logits_metadata)
+    if binding is None:
+        return None
+    ours = binding.captures_layer and aux_hidden_states is not None
+    if binding.capture is not None:
+        rows = layer_rows(aux_hidden_states) if ours else hidden_states
+        binding.capture.take(rows, logits_metadata)
+    if not ours:
+        return None
+    return (processor, input_ids, hidden_states, lm_head, logits_metadata, None, *args), kwargs
 
 
 def finish_hidden_states(result: Any, *args: Any, **kwargs: Any) -> None:

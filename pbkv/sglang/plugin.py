@@ -53,6 +53,11 @@ def register() -> None:
             hooks.take_lifecycle,
             HookType.BEFORE,
         ),
+        (
+            "model_executor.model_runner.ModelRunner.load_model",
+            hooks.hand_out_hidden_states,
+            HookType.AFTER,
+        ),
         ("managers.scheduler.Scheduler.run_batch", hooks.prefetch_around_batch, HookType.BEFORE),
         ("managers.scheduler.Scheduler.run_batch", hooks.expect_hidden_states, HookType.BEFORE),
         ("managers.scheduler.Scheduler.run_batch", hooks.finish_hidden_states, HookType.AFTER),

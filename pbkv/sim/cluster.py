@@ -18,6 +18,11 @@ from pbkv.workload import ScriptedWorkflow
 
 _FEW_PINS = 8
 
+Scaler = Callable[[Sequence[SimReplica], int], int]
+"""How many replicas there should be, of those that serve and how many there are with those that
+start. In place of ``workflows_per_replica``; bounds and delays are those of the shape.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class ClusterShape:
@@ -89,6 +94,7 @@ def simulate_cluster(
     *,
     starts_s: Iterable[float] | None = None,
     hooks: LoopHooks | None = None,
+    scaler: Scaler | None = None,
 ) -> ClusterResult:
     """Run ``scripts`` on a cluster: ``simulation.concurrency`` at a time over all replicas, or with
     ``starts_s`` one at each of these times, ascending.
@@ -98,7 +104,9 @@ def simulate_cluster(
     """
     if simulation.foresees:
         raise SettingsError(f"policy {simulation.policy} is for one engine, not for a cluster")
-    cluster = _Cluster(shape, lambda name: make_replica(simulation, scripts, None, name=name))
+    cluster = _Cluster(
+        shape, lambda name: make_replica(simulation, scripts, None, name=name), scaler
+    )
     loop = ServingLoop(
         scripts,
         cluster.place,
@@ -116,9 +124,12 @@ def simulate_cluster(
 class _Cluster:
     """Router and autoscaler."""
 
-    def __init__(self, shape: ClusterShape, make: Callable[[str], SimReplica]) -> None:
+    def __init__(
+        self, shape: ClusterShape, make: Callable[[str], SimReplica], scaler: Scaler | None
+    ) -> None:
         self._shape = shape
         self._make = make
+        self._scaler = scaler
         self._members: list[_Member] = []
         self._peak = 0
         self._too_many_since_s: float | None = None
@@ -157,7 +168,11 @@ class _Cluster:
             if member.replica.pinned == 0:
                 member.state, member.ended_s = ReplicaState.GONE, now_s
         present = [*self._in(ReplicaState.READY), *self._in(ReplicaState.STARTING)]
-        wanted = math.ceil(len(loop.runs) / shape.workflows_per_replica)
+        if self._scaler is None:
+            wanted = math.ceil(len(loop.runs) / shape.workflows_per_replica)
+        else:
+            ready = [member.replica for member in self._in(ReplicaState.READY)]
+            wanted = self._scaler(ready, len(present))
         wanted = min(max(wanted, shape.replicas), shape.max_replicas)
         for _ in range(wanted - len(present)):
             member = self._add(now_s, ReplicaState.STARTING)

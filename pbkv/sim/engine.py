@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from pbkv.errors import SettingsError
 from pbkv.events import EventKind, WorkflowEvent
 from pbkv.policy import EvictionPolicy
-from pbkv.policy.pbkv import PbkvPolicy
 from pbkv.settings import PolicySettings
 from pbkv.sim.admission import CLIP_NEW_TOKENS, PrefillAdder
 from pbkv.sim.costs import GpuCosts
-from pbkv.sim.prefetching import prefetch
+from pbkv.sim.prefetching import PrefetchingPolicy, prefetch
 from pbkv.sim.request import SimRequest
 from pbkv.sim.tree import SimulatedTree
 from pbkv.sim.waiting import WaitingQueue
@@ -108,13 +107,20 @@ class SimulatedEngine:
         self._step: _Prefill | _Decode | None = None
         self._full = False
         self.new_token_ratio = limits.new_token_ratio[0]
-        self._prefetcher = policy if isinstance(policy, PbkvPolicy) else None
+        self._prefetcher = policy if isinstance(policy, PrefetchingPolicy) else None
         self._expired_s = 0.0
 
     @property
     def busy(self) -> bool:
         """Whether a step is under way."""
         return self._step is not None
+
+    @property
+    def in_service(self) -> list[SimRequest]:
+        """Requests that left the queue: those that decode, and those of a prefill under way."""
+        prefilled = [] if not isinstance(self._step, _Prefill) else [r for r, _ in self._step.parts]
+        chunked = [self.chunked] if self.chunked and self.chunked not in prefilled else []
+        return [*self.running, *prefilled, *chunked]
 
     # ---- requests ----
 

@@ -25,6 +25,7 @@ class SimulatedForecaster:
         self._policy = policy
         self._predictor = predictor
         self._learner = predictor if isinstance(predictor, OnlinePredictor) else None
+        self._counter = predictor if isinstance(predictor, RemainingCallsPredictor) else None
         self._noise = noise
         self._due: list[Workflow] = []
 
@@ -64,9 +65,9 @@ class SimulatedForecaster:
                 predictor.remaining_calls(workflow.workflow_id, workflow.calls),
             )
         rows = predictor.forecast([tuple(workflow.history)], _NO_STATES)[0]
-        if isinstance(predictor, RemainingCallsPredictor):
-            return rows, float(predictor.remaining_calls[0])
-        return rows, None
+        if self._counter is None:
+            return rows, None
+        return rows, float(self._counter.remaining_calls[0])
 
 
 class ScriptPredictor:

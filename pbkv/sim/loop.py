@@ -34,8 +34,10 @@ class SimReplica:
 
 @dataclass(slots=True)
 class LoopHooks:
-    """Who is told: of a workflow that ended, and of every finished step."""
+    """Who is told: of a call that was answered, of a workflow that ended, of every finished step,
+    in this order."""
 
+    on_call: Callable[[SimRequest], None] = lambda request: None
     on_workflow: Callable[[], None] = lambda: None
     after_step: Callable[[SimulatedEngine], None] = lambda engine: None
 
@@ -146,6 +148,7 @@ class ServingLoop:
 
     def _answered(self, request: SimRequest) -> None:
         self.measured.call(request)
+        self._hooks.on_call(request)
         run = self.runs[request.workflow_id]
         if not run.done:
             self._push(self.now_s + run.pause_s, _Call(run))

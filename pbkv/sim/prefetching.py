@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from pbkv.policy import PrefetchBudget, Tier
-from pbkv.policy.pbkv import PbkvPolicy
+from pbkv.policy import PrefetchBudget, Prefetcher, Tier
 from pbkv.sim.admission import promised_reply
 
 if TYPE_CHECKING:
@@ -13,7 +12,23 @@ if TYPE_CHECKING:
     from pbkv.sim.node import TreeNode
 
 
-def prefetch(engine: SimulatedEngine, policy: PbkvPolicy, decode_s: float) -> int:
+@runtime_checkable
+class PrefetchingPolicy(Protocol):
+    """A policy that loads from the host: ``pbkv`` and its kin, and the clairvoyant one."""
+
+    prefetcher: Prefetcher
+
+    @property
+    def displaced_share(self) -> float:
+        """Share of the device pool that a prefetch may displace of active cache, 0 to 1."""
+        ...
+
+    def retired_tokens(self, tier: Tier) -> int:
+        """Tokens of retired KV cache on ``tier``."""
+        ...
+
+
+def prefetch(engine: SimulatedEngine, policy: PrefetchingPolicy, decode_s: float) -> int:
     """Load what ``policy`` plans for ``decode_s`` of pure decode; tokens that were loaded."""
     tree = engine.tree
     displaceable = int(policy.displaced_share * tree.device_tokens)

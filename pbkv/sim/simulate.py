@@ -84,6 +84,7 @@ def simulate(
     if foresight is not None:
         foresight.runs = loop.runs
         foresight.waiting = lambda: replica.engine.queue.requests
+        foresight.running = lambda: replica.engine.in_service
     loop.run()
     return loop.measured.result(loop.now_s, [replica.engine])
 

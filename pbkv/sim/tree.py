@@ -195,7 +195,7 @@ class SimulatedTree:
                 victim = next(victims, None)
                 if victim is None:
                     return False
-                if active_allowance is not None and not victim.retired:
+                if active_allowance is not None and (not victim.retired or victim.waiting):
                     active_allowance -= victim.num_tokens
                     if active_allowance < 0:
                         return False

@@ -208,11 +208,20 @@ class WaitingQueue:
     # ---- the plug-in's order ----
 
     def _pbkv(self, now_s: float, processed_tokens: int) -> None:
-        matches = [self._fresh_match(request) for request in self.requests]
-        entries = [
-            self._entry(request, match, now_s)
-            for request, match in zip(self.requests, matches, strict=True)
-        ]
+        # Most requests are as they were, which is told here without a call. All matches come first:
+        # a new one announces its path, which the entries of others look at.
+        matches: list[Match] = []
+        for request in self.requests:
+            match = request.waiting.match  # type: ignore[union-attr]
+            matches.append(self._fresh_match(request) if match.outdated() else match)
+        entries: list[QueueEntry] = []
+        fresh_s = math.inf if self._forecasts is None else REUSE_FRESH_S
+        for request, match in zip(self.requests, matches, strict=True):
+            waiting: Waiting = request.waiting  # type: ignore[assignment]
+            entry = waiting.entry
+            if entry is None or now_s - waiting.entry_at_s >= fresh_s:
+                entry = self._new_entry(request, match, now_s)
+            entries.append(entry)
         keys = self._order.keys(entries, now_s, self._policy.workflows.pace.usual(now_s))
         places = sorted(range(len(keys)), key=keys.__getitem__)
         self.requests = [self.requests[place] for place in places]
@@ -223,13 +232,8 @@ class WaitingQueue:
             held_back -= overdue
             self.requests.sort(key=lambda request: id(request) in held_back)
 
-    def _entry(self, request: SimRequest, match: Match, now_s: float) -> QueueEntry:
+    def _new_entry(self, request: SimRequest, match: Match, now_s: float) -> QueueEntry:
         waiting: Waiting = request.waiting  # type: ignore[assignment]
-        entry = waiting.entry
-        if entry is not None and (
-            self._forecasts is None or now_s - waiting.entry_at_s < REUSE_FRESH_S
-        ):
-            return entry
         workflow = self._policy.workflows.get(request.workflow_id)
         reuse, calls_left = 0.0, None
         if self._forecasts is not None:

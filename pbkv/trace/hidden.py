@@ -1,7 +1,8 @@
 """Hidden states as a replica leaves them: Parquet shards, joined to traces by request id.
 
 A shard is named ``hidden-{replica}-{started_ms}-{number}.parquet`` and appears whole. Its rows are
-(request_id, workflow, hidden_state); ``workflow`` is the id that engines use, tenant included.
+(request_id, workflow, hidden_state); ``workflow`` is the id that engines use, tenant included. The
+metadata of a shard says which state of the model its rows are.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pbkv.errors import InvalidTrace
+from pbkv.hidden_source import POST_NORM
 from pbkv.trace.call import TracedCall
-from pbkv.trace.parquet import HIDDEN_STATE, pyarrow
+from pbkv.trace.parquet import HIDDEN_STATE, SOURCE_KEY, pyarrow, read_source
 from pbkv.trace.record import InvocationRecord, RecordKind
 from pbkv.trace.whole_file import whole_file
 
@@ -29,11 +31,12 @@ _COLUMNS = ["request_id", "workflow", HIDDEN_STATE]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredState:
-    """One hidden state, (D,) float32, and whose it is."""
+    """One hidden state, (D,) float32, whose it is, and which state of the model."""
 
     request_id: str
     workflow_id: str
     hidden_state: NDArray[np.float32]
+    source: str = POST_NORM
 
 
 class ShardFolder:
@@ -43,13 +46,22 @@ class ShardFolder:
     its earlier lives first. The newest always stays.
     """
 
-    def __init__(self, folder: Path, replica: str, started_ms: int, *, max_bytes: int) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        replica: str,
+        started_ms: int,
+        *,
+        max_bytes: int,
+        source: str = POST_NORM,
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
         # Replica ids may hold what a file name or a pattern must not.
         self._replica = "".join(c if c.isalnum() or c in "._" else "_" for c in replica) or "local"
         self._started_ms = started_ms
         self._max_bytes = max_bytes
+        self._source = source
         self._number = 0
 
     def add(self, states: Sequence[StoredState]) -> Path:
@@ -67,6 +79,7 @@ class ShardFolder:
                 ),
             }
         )
+        table = table.replace_schema_metadata({SOURCE_KEY: self._source.encode()})
         with whole_file(path) as partial:
             pa.parquet.write_table(table, partial, compression="zstd")
         self._shrink()
@@ -93,8 +106,9 @@ def read_states(folder: Path) -> Iterator[StoredState]:
     for shard in shards:
         try:
             with pa.parquet.ParquetFile(shard) as file:
+                source = read_source(file)
                 for batch in file.iter_batches(batch_size=256, columns=_COLUMNS):
-                    yield from _states(batch)
+                    yield from _states(batch, source)
         except FileNotFoundError:
             # Its replica dropped it for a newer one.
             continue
@@ -118,18 +132,18 @@ def join(
             without.append(record)
     for state in states:
         for record in waiting.pop((state.request_id, state.workflow_id), ()):
-            yield TracedCall(record, state.hidden_state)
+            yield TracedCall(record, state.hidden_state, state.source)
     for unmatched in waiting.values():
         without += unmatched
     for record in without:
         yield TracedCall(record)
 
 
-def _states(batch: Any) -> Iterator[StoredState]:
+def _states(batch: Any, source: str) -> Iterator[StoredState]:
     column = batch.column(HIDDEN_STATE)
     names = zip(
         batch.column("request_id").to_pylist(), batch.column("workflow").to_pylist(), strict=True
     )
     for index, (request_id, workflow_id) in enumerate(names):
         values = column[index].values.to_numpy(zero_copy_only=False)
-        yield StoredState(request_id, workflow_id, np.array(values, dtype=np.float32))
+        yield StoredState(request_id, workflow_id, np.array(values, dtype=np.float32), source)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from pbkv.errors import InvalidTrace, TraceUnavailable
+from pbkv.hidden_source import POST_NORM
 from pbkv.trace.call import TracedCall
 from pbkv.trace.record import FIELD_NAMES, SCHEMA_VERSION, InvocationRecord, read_record
 from pbkv.trace.whole_file import whole_file
@@ -21,6 +22,7 @@ from pbkv.trace.whole_file import whole_file
 HIDDEN_STATE = "hidden_state"
 ROWS_PER_GROUP = 1_000
 _VERSION_KEY = b"pbkv.trace.schema"
+SOURCE_KEY = b"pbkv.trace.hidden_source"
 
 
 def pyarrow() -> ModuleType:
@@ -61,12 +63,14 @@ def arrow_schema() -> Any:
 def write_parquet(path: Path, calls: Iterable[TracedCall]) -> int:
     """Write ``calls`` in row groups; how many there were. Raises OSError.
 
-    The file appears whole or not at all.
+    The file appears whole or not at all, and holds hidden states of one source: of two, say of two
+    layers, it raises :class:`InvalidTrace`.
     """
     pa = pyarrow()
     schema = arrow_schema()
     rows = iter(calls)
     count = 0
+    source = ""
     with (
         whole_file(path) as partial,
         pa.parquet.ParquetWriter(partial, schema, compression="zstd") as writer,
@@ -74,7 +78,29 @@ def write_parquet(path: Path, calls: Iterable[TracedCall]) -> int:
         while group := list(islice(rows, ROWS_PER_GROUP)):
             writer.write_table(pa.Table.from_pylist([_row(call) for call in group], schema))
             count += len(group)
+            source = _one_source(source, group)
+        writer.add_key_value_metadata({SOURCE_KEY: (source or POST_NORM).encode()})
     return count
+
+
+def read_source(file: Any) -> str:
+    """Which state of the model the hidden states of an open Parquet file are."""
+    metadata: dict[bytes, bytes] = file.metadata.metadata or {}
+    return metadata.get(SOURCE_KEY, POST_NORM.encode()).decode(errors="replace")[:40]
+
+
+def _one_source(source: str, calls: Iterable[TracedCall]) -> str:
+    """``source``, or that of the states in ``calls``. Raises :class:`InvalidTrace` for two."""
+    for call in calls:
+        if call.hidden_state is None:
+            continue
+        if source and call.hidden_source != source:
+            raise InvalidTrace(
+                f"hidden states of two sources, {source} and {call.hidden_source}: "
+                f"they do not go into one file"
+            )
+        source = call.hidden_source
+    return source
 
 
 def read_parquet(path: Path) -> Iterator[TracedCall]:
@@ -86,11 +112,12 @@ def read_parquet(path: Path) -> Iterator[TracedCall]:
     try:
         with pa.parquet.ParquetFile(path) as file:
             _check_columns(path, file.schema_arrow)
+            source = read_source(file)
             row = 0
             for batch in file.iter_batches(batch_size=ROWS_PER_GROUP):
                 for call in _calls(batch):
                     row += 1
-                    yield _checked(call, f"{path} row {row}")
+                    yield _checked(call, source, f"{path} row {row}")
     except OSError as problem:
         raise InvalidTrace(f"{path}: {problem.strerror or 'cannot be read'}") from None
     except pa.ArrowException:
@@ -111,7 +138,7 @@ def _calls(batch: Any) -> Iterator[dict[str, Any]]:
         yield values
 
 
-def _checked(values: dict[str, Any], where: str) -> TracedCall:
+def _checked(values: dict[str, Any], source: str, where: str) -> TracedCall:
     state = values.pop(HIDDEN_STATE)
     try:
         record = read_record(values)
@@ -119,7 +146,9 @@ def _checked(values: dict[str, Any], where: str) -> TracedCall:
         raise InvalidTrace(f"{where}: {problem}") from None
     if state is not None and not np.isfinite(state).all():
         raise InvalidTrace(f"{where}: {HIDDEN_STATE}: not every number is finite")
-    return TracedCall(record, None if state is None else np.array(state, dtype=np.float32))
+    if state is None:
+        return TracedCall(record)
+    return TracedCall(record, np.array(state, dtype=np.float32), source)
 
 
 def _check_columns(path: Path, found: Any) -> None:

@@ -24,9 +24,18 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "services.cli.simulate:app",
         "Simulate policies, queues and GPUs on this machine.",
     ),
+    "experiments": (
+        "services.cli.experiments:app",
+        "Reproduce the paper's tables and figures in simulation.",
+    ),
+    "recommend": (
+        "services.cli.recommend:app",
+        "Find settings for a workload on a GPU by simulation.",
+    ),
     "load": ("services.cli.load:app", "Send agent workflows to an endpoint and measure it."),
     "train": ("services.cli.train:app", "Train a predictor and write its checkpoint."),
     "evaluate": ("services.cli.evaluate:app", "Compare predictors: accuracy, calibration, cost."),
+    "doctor": ("services.cli.doctor:app", "Check a cluster and a running stack, with fixes."),
     "version": ("services.cli.version:app", "Show the versions of the stack and the engine."),
 }
 """Name -> where its Typer app is, and its line of help."""

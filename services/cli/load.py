@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 import uuid
@@ -90,6 +89,7 @@ def run_command(
     html: Annotated[Path | None, typer.Option(help="Write a page here.")] = None,
 ) -> None:
     """Run workflows against an endpoint and report latency, TTFT and cache hit rate."""
+    import uvloop
     from rich.console import Console
 
     from loadgen.arrivals import ArrivalKind, Arrivals
@@ -142,7 +142,7 @@ def run_command(
             _check_writable(path)
         open_runner = _programs(plan, framework, decisions, agents_python, scale, data)
         watch = live_progress(len(plan.source.scripts), Console(stderr=True))
-        measured = asyncio.run(measure(plan, open_runner=open_runner, watch=watch))
+        measured = uvloop.run(measure(plan, open_runner=open_runner, watch=watch))
         command = [word for word in sys.argv[1:] if word != api_key or not api_key]
         if json is not None:
             about = environment(
@@ -201,6 +201,76 @@ def compare_command(
         refuse(f"cannot write {problem.filename}: {problem.strerror}")
     show(comparison_table(*runs, found))
     typer.echo(headline(*runs, found))
+
+
+@app.command("overhead")
+def overhead_command(
+    concurrency: Annotated[int, typer.Option(min=1, help="Workflows streaming at a time.")] = 2000,
+    rate: Annotated[float, typer.Option(min=0.1, help="Calls a second.")] = 500.0,
+    duration: Annotated[float, typer.Option(min=1, help="Seconds that workflows arrive.")] = 60.0,
+    json: Annotated[Path | None, typer.Option(help="Write the row here.")] = None,
+) -> None:
+    """Measure the load generator itself, against an endpoint with known times."""
+    import uvloop
+    from rich.table import Table
+
+    from loadgen.overhead import measure_overhead
+    from pbkv.errors import PbkvError
+    from services.bench.report import environment, show, write_json
+
+    try:
+        _check_writable(json)
+        row = uvloop.run(measure_overhead(concurrency, rate, duration))
+        if json is not None:
+            write_json(json, sys.argv[1:], environment(), [row])
+    except PbkvError as problem:
+        refuse(str(problem))
+    except OSError as problem:
+        refuse(f"cannot write {problem.filename}: {problem.strerror}")
+    table = Table(title="the load generator's own lateness and error")
+    table.add_column("measure")
+    table.add_column("value", justify="right")
+    for name, value in row.items():
+        table.add_row(name, f"{value:.2f}" if isinstance(value, float) else str(value))
+    show(table)
+
+
+@app.command("demo")
+def demo_command(
+    workload: Annotated[str, typer.Option(help="hover, swebench or financebench.")] = "hover",
+    workflows: Annotated[int, typer.Option(min=1, help="How many on each stack.")] = 48,
+    concurrency: Annotated[int, typer.Option(min=1, help="At a time.")] = 24,
+    model: Annotated[str, typer.Option(help="As in pbkv up.")] = "bench",
+    out: Annotated[Path, typer.Option(help="Folder for results, page and logs.")] = Path(
+        "out/demo"
+    ),
+) -> None:
+    """Compare LRU with PBKV: two stacks one after the other, and a page that explains it."""
+    import asyncio
+
+    from loadgen.compare import compare
+    from loadgen.comparison_page import comparison_table, headline, write_comparison
+    from loadgen.results import read_results
+    from pbkv.errors import PbkvError
+    from services.bench.report import show
+    from services.demo import Demo, DemoFailed
+
+    def say(line: str) -> None:
+        typer.echo(line, err=True)
+
+    try:
+        _check_writable(out / "demo.html")
+        demo = Demo(workload, workflows, concurrency, model, out)
+        first, second = (read_results(path) for path in asyncio.run(demo.run(say)))
+        found = compare(first, second)
+        write_comparison(out / "demo.html", first, second, found)
+    except (PbkvError, DemoFailed) as problem:
+        refuse(str(problem))
+    except OSError as problem:
+        refuse(f"cannot write {problem.filename}: {problem.strerror}")
+    show(comparison_table(first, second, found))
+    typer.echo(headline(first, second, found))
+    typer.echo(f"the page: {out / 'demo.html'}")
 
 
 def _programs(

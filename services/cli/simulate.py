@@ -149,7 +149,7 @@ def _run(cells: list[GridCell], jobs: int) -> list[dict[str, Any]]:
     with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("simulating", total=len(cells))
         rows = []
-        for row in run_grid(cells, jobs):
+        for _, row in run_grid(cells, jobs):
             rows.append(row)
             progress.advance(task)
     order = {

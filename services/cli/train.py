@@ -30,6 +30,13 @@ def train(
     data: Annotated[
         Path | None, typer.Option(help="Folder of the real data sets; default: a sample.")
     ] = None,
+    layer: Annotated[
+        str,
+        typer.Option(
+            help="Learn from the hidden states of this layer; auto: the best, chosen on training "
+            "traces; empty: the post-norm states. Engines capture what the checkpoint asks for."
+        ),
+    ] = "",
     data_seed: Annotated[int, typer.Option(help="Seed of the traces.")] = 1,
     from_traces: Annotated[
         Path | None,
@@ -84,19 +91,21 @@ def train(
             command.run_follow(redis_url, checkpoint, trainer, settings, typer.echo, keep=keep)
         return
     from pbkv.errors import PbkvError
+    from pbkv.hidden_source import POST_NORM
     from pbkv.predict.data import make_traces
     from pbkv.predict.evaluation import split_traces
-    from services.cli.evaluate import states_of
+    from services.cli.evaluate import source_of, states_of
     from services.models.errors import ModelError
 
     try:
         workflows = make_traces(workload, traces + test, seed=data_seed, data_dir=data)
         if len(workflows) < traces + test:
             refuse(f"{workload} has {len(workflows)} traces; lower --traces and --test")
-        traced = states_of(workflows, model, [])
-        states = traced.of(traced.sources[0]) if traced.sources else None
-        split = split_traces(traced.agents, states, train=traces, test=test)
-        _train(checkpoint, name, variant, split, seed=seed, epochs=epochs)
+        # With a layer, the states that pbkv evaluate keeps are used, and kept for it.
+        traced = states_of(workflows, model, "auto" if layer else "", layer)
+        source = source_of(layer, traced, traces) if layer else POST_NORM
+        split = split_traces(traced.agents, traced.of(source), train=traces, test=test)
+        _train(checkpoint, name, variant, split, source, seed=seed, epochs=epochs)
     except (PbkvError, ModelError) as problem:
         refuse(str(problem))
     except OSError as problem:
@@ -104,7 +113,14 @@ def train(
 
 
 def _train(
-    checkpoint: Path, family: str, variant: str, split: Split, *, seed: int, epochs: int
+    checkpoint: Path,
+    family: str,
+    variant: str,
+    split: Split,
+    source: str,
+    *,
+    seed: int,
+    epochs: int,
 ) -> None:
     import torch
     from rich.console import Console
@@ -131,7 +147,7 @@ def _train(
                 task, completed=epoch, description=f"validation loss {loss:.3f}"
             ),
         )
-    save_network(checkpoint, network, family, variant, split.vocabulary)
+    save_network(checkpoint, network, family, variant, split.vocabulary, source)
     probabilities, _ = network_forecasts(network, split.test.prefixes)
     scores = score_steps(probabilities, split.test.targets)
     accuracies = ", ".join(f"s{k} {step.accuracy:.3f}" for k, step in enumerate(scores, start=1))

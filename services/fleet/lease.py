@@ -27,7 +27,7 @@ class Lease:
     """Renewed by :meth:`hold`, several times within ``DURATION_S``.
 
     Another's lease is taken over once it was seen unchanged for its duration on *our* clock: the
-    clocks of two nodes need not agree. Its writer wins that the server's version check lets through.
+    clocks of two nodes need not agree. Of several takers the server's version check picks one.
     """
 
     def __init__(

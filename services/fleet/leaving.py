@@ -73,10 +73,13 @@ class Pod:
             address=status.get("podIP", ""),
             node=item.get("spec", {}).get("nodeName", ""),
             deleting="deletionTimestamp" in metadata,
-            ray_service=labels.get("ray.io/originated-from-cr-name", ""),
+            ray_service=labels.get(RAY_SERVICE, ""),
             deletion_cost=int(cost) if cost.lstrip("-").isdigit() else None,
         )
 
+
+RAY_SERVICE = "pbkv.io/ray-service"
+"""Label by which the chart says to which RayService a worker pod belongs."""
 
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 """Of the pods of a ReplicaSet, those with the lowest cost go first."""

@@ -6,9 +6,10 @@ import logging
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 from services.fleet.cluster import Cluster
 from services.fleet.drains import DrainRequests
@@ -41,7 +42,7 @@ class FleetOptions:
 class _NoNodes:
     """Where nodes may not be watched: only the deletion of pods makes replicas drain."""
 
-    def items(self) -> list[dict[str, object]]:
+    def items(self) -> list[Mapping[str, Any]]:
         return []
 
 

@@ -92,8 +92,11 @@ class FleetWatcher:
             self.requests.ask(replica_id, reason)
             if replica_id not in asked:
                 self._tell(replica_id, replicas, pods, "ReplicaDraining", f"{reason}; it drains")
+        # Replicas of others, by whomever they were asked, are none of ours.
+        ours = {pod.address for pod in pods if pod.address}
+        known = {replica.replica_id for replica in replicas if replica.address in ours}
         for replica_id in asked.keys() - wanted.keys():
-            if any(replica.replica_id == replica_id for replica in replicas):
+            if replica_id in known:
                 self.requests.withdraw(replica_id)
                 self._tell(replica_id, replicas, pods, "ReplicaStays", "it takes workflows again")
         for pod, cost in wanted_costs(pods, replicas).items():

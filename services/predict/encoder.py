@@ -17,15 +17,23 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from pbkv.hidden_source import POST_NORM, layer_source
 from pbkv.predict.data.prompted import PromptedWorkflow
 
-POST_NORM = "post-norm"
 _USER = "\N{OBJECT REPLACEMENT CHARACTER}"
 
 
 def source_names(layers: Sequence[int]) -> tuple[str, ...]:
     """Names of the states that are kept: of block outputs, and of the post-norm state, last."""
-    return (*(f"layer {layer}" for layer in layers), POST_NORM)
+    return (*(layer_source(layer) for layer in layers), POST_NORM)
+
+
+def block_count(model_path: Path) -> int:
+    """Blocks of the model in that folder, as its configuration says."""
+    from transformers import AutoConfig
+
+    config: Any = AutoConfig.from_pretrained(model_path)
+    return int(config.num_hidden_layers)
 
 
 @dataclass(frozen=True, slots=True)

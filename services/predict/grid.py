@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pbkv.errors import SettingsError
+from pbkv.hidden_source import POST_NORM
 from pbkv.predict.evaluation import (
     Evaluation,
     Split,
@@ -20,7 +21,6 @@ from pbkv.predict.evaluation import (
     variants,
 )
 from pbkv.predict.training import TrainingPlan
-from services.predict.encoder import POST_NORM
 
 DETERMINISTIC = frozenset({"markov", "knn"})
 """Families that no seed changes: one run of each is enough."""
@@ -46,7 +46,10 @@ class TracedStates:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationPlan:
-    """``sizes`` are training sizes besides ``train``, run with ``curve_seeds``, like the layers."""
+    """``sizes`` are training sizes besides ``train``, run with ``curve_seeds``, like the layers.
+
+    ``sources`` are those of the main table, one table each; the sizes are run on the last of them.
+    """
 
     chosen: tuple[tuple[str, str], ...]
     train: int
@@ -55,6 +58,7 @@ class EvaluationPlan:
     sizes: tuple[int, ...] = ()
     curve_seeds: int = 3
     scan_layers: bool = True
+    sources: tuple[str, ...] = (POST_NORM,)
     training: TrainingPlan = field(default_factory=TrainingPlan)
 
 
@@ -89,31 +93,59 @@ def choose_variants(families: str) -> tuple[tuple[str, str], ...]:
 
 
 def plan_runs(plan: EvaluationPlan, sources: Sequence[str]) -> list[Run]:
-    """All runs: the main table first, then the curve, then the layers.
+    """All runs, seed by seed: the main tables first, then the curve, then the layers.
 
-    Without text the families that read nothing else have nothing to learn from.
+    So a run that is cut short has whole tables of fewer seeds. Without text the families that read
+    nothing else have nothing to learn from.
     """
     chosen = [
         (family, variant)
         for family, variant in plan.chosen
         if sources or family not in ("linear-probe", "knn")
     ]
+    scanned = [source for source in sources if source not in plan.sources]
+    if not plan.scan_layers or ("graphsage", "") not in chosen:
+        scanned = []
+    sizes = [size for size in plan.sizes if size < plan.train]
 
-    def runs(part: str, seeds: int, train: int, source: str) -> Iterator[Run]:
-        for family, variant in chosen if part != LAYERS else [("graphsage", "")]:
-            for seed in range(1 if family in DETERMINISTIC else seeds):
+    def families(seed: int, part: str, train: int, source: str) -> Iterator[Run]:
+        for family, variant in chosen:
+            if seed == 0 or family not in DETERMINISTIC:
                 yield Run(part, family, variant, seed, train, source)
 
-    curve_seeds = min(plan.seeds, plan.curve_seeds)
-    planned = list(runs(MAIN, plan.seeds, plan.train, POST_NORM))
-    for size in plan.sizes:
-        if size < plan.train:
-            planned += runs(SIZES, curve_seeds, size, POST_NORM)
-    if plan.scan_layers and ("graphsage", "") in chosen:
-        for source in sources:
-            if source != POST_NORM:
-                planned += runs(LAYERS, curve_seeds, plan.train, source)
+    planned: list[Run] = []
+    for seed in range(plan.seeds):
+        for source in plan.sources:
+            planned += families(seed, MAIN, plan.train, source)
+        if seed < plan.curve_seeds:
+            for size in sizes:
+                planned += families(seed, SIZES, size, plan.sources[-1])
+            planned += [Run(LAYERS, "graphsage", "", seed, plan.train, s) for s in scanned]
     return planned
+
+
+def choose_layer(
+    traced: TracedStates, *, train: int, training: TrainingPlan | None = None, seed: int = 0
+) -> Iterator[tuple[str, float]]:
+    """Each layer, and how a GraphSAGE on it does on training traces that it did not learn from.
+
+    It learns from the first four fifths of the ``train`` training traces, and its mean accuracy
+    over the steps on the last fifth is what is yielded: no test trace takes part.
+    """
+    held = max(1, train // 5)
+    for source in traced.sources:
+        if source == POST_NORM:
+            continue
+        states = traced.of(source)
+        split = split_traces(
+            traced.agents[:train],
+            None if states is None else states[:train],
+            train=train - held,
+            test=held,
+        )
+        result = evaluate_variant("graphsage", "", split, seed=seed, plan=training)
+        # NaN is the accuracy of a step that no workflow reached.
+        yield source, float(np.nanmean([step.accuracy for step in result.steps]))
 
 
 def execute(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from pbkv.hidden_source import layer_of
 from pbkv.report import Block, Report, Section, Series, Table, Text, line_chart
 from services.predict.grid import LAYERS, MAIN, SIZES
 from services.predict.paper import TABLE_3
@@ -16,13 +18,30 @@ Rows = Sequence[dict[str, Any]]
 _STEPS = (1, 2, 3)
 
 
-def main_table(rows: Rows, *, with_paper: bool) -> Table:
+def summary(rows: Rows, *, with_paper: bool) -> list[str | Table]:
+    """What is printed: per source its table, the remaining calls and the verdict."""
+    parts: list[str | Table] = []
+    for source in main_sources(rows):
+        parts.append(f"Hidden states: {source}")
+        parts.append(main_table(rows, source, with_paper=with_paper))
+        remaining = remaining_table(rows, source)
+        parts += [remaining] if remaining.rows else []
+        parts.append(verdict(rows, source))
+    return parts
+
+
+def main_sources(rows: Rows) -> list[str]:
+    """Sources of the hidden states that all families were compared on."""
+    return list(dict.fromkeys(row["source"] for row in rows if row["part"] == MAIN))
+
+
+def main_table(rows: Rows, source: str, *, with_paper: bool) -> Table:
     """Table 3: mean and spread over seeds, beside the paper's means where they compare."""
     columns = ["predictor", "runs", "s1", "s2", "s3"]
     columns += ["paper s1", "s2", "s3"] if with_paper else []
     columns += ["ECE 1", "ECE 2", "ECE 3", "parameters", "1,024 prefixes, ms", "training, s"]
     lines = []
-    for (family, variant), group in _groups(rows, MAIN).items():
+    for (family, variant), group in _groups(rows, source).items():
         line: list[str | int | None] = [_name(family, variant), len(group)]
         line += [_mean_and_spread(group, f"s{k}") for k in _STEPS]
         if with_paper:
@@ -38,7 +57,7 @@ def main_table(rows: Rows, *, with_paper: bool) -> Table:
     return Table.of(columns, lines, caption="Mean and standard deviation over seeds.")
 
 
-def remaining_table(rows: Rows) -> Table:
+def remaining_table(rows: Rows, source: str) -> Table:
     """Error of the expected remaining calls beside that of the latest agent's mean."""
     lines = [
         [
@@ -47,16 +66,16 @@ def remaining_table(rows: Rows) -> Table:
             f"{_mean(group, 'remaining_mae_agent_mean'):.2f}",
             f"{100 * _mean(group, 'remaining_within_2_spreads'):.0f}",
         ]
-        for (family, variant), group in _groups(rows, MAIN).items()
+        for (family, variant), group in _groups(rows, source).items()
         if group[0]["remaining_mae"] is not None
     ]
     columns = ["predictor", "mean error, calls", "per-agent mean", "within 2 spreads, %"]
     return Table.of(columns, lines, caption="Mean absolute error of the number of calls to come.")
 
 
-def verdict(rows: Rows) -> str:
+def verdict(rows: Rows, source: str) -> str:
     """Which variant is ahead at each horizon, in one sentence."""
-    groups = _groups(rows, MAIN)
+    groups = _groups(rows, source)
     if not groups:
         return "Nothing was measured."
     parts = []
@@ -75,18 +94,25 @@ def evaluation_report(rows: Rows, command: Sequence[str], *, workload: str, orig
     """The page."""
     sections = [
         Section(
-            "Comparison of families (Table 3)",
-            (Text(verdict(rows)), main_table(rows, with_paper=workload == "hover")),
+            f"Comparison of families (Table 3), hidden states: {source}",
+            (
+                Text(verdict(rows, source)),
+                main_table(rows, source, with_paper=workload == "hover"),
+            ),
         )
+        for source in main_sources(rows)
     ]
     if any(row["part"] == SIZES for row in rows):
         sections.append(Section("Training size (Figure 8)", (_size_chart(rows),)))
     if any(row["part"] == LAYERS for row in rows):
         sections.append(Section("Layer of the hidden state (Figure 9)", _layer_blocks(rows)))
-    sections.append(Section("Calibration", (_reliability_chart(rows),)))
-    remaining = remaining_table(rows)
-    if remaining.rows:
-        sections.append(Section("Remaining calls", (remaining,)))
+    for source in main_sources(rows):
+        sections.append(
+            Section(f"Calibration, hidden states: {source}", (_reliability_chart(rows, source),))
+        )
+        remaining = remaining_table(rows, source)
+        if remaining.rows:
+            sections.append(Section(f"Remaining calls, hidden states: {source}", (remaining,)))
     sections.append(Section("Data", (Text(origin),)))
     return Report(
         f"Predictors on {workload}", f"Made by: pbkv {' '.join(command)}", tuple(sections)
@@ -94,14 +120,15 @@ def evaluation_report(rows: Rows, command: Sequence[str], *, workload: str, orig
 
 
 def _size_chart(rows: Rows) -> Block:
-    groups = _groups(rows, MAIN)
+    source = next(row["source"] for row in rows if row["part"] == SIZES)
     panels = []
     for k in _STEPS:
         lines = []
-        for family, variant in groups:
+        for family, variant in _groups(rows, source):
             points: dict[int, list[float]] = {}
             for row in rows:
-                if (row["family"], row["variant"]) == (family, variant) and row["part"] != LAYERS:
+                same = (row["family"], row["variant"]) == (family, variant)
+                if same and row["source"] == source and row["part"] != LAYERS:
                     points.setdefault(row["train_traces"], []).append(row[f"s{k}"])
             sizes = sorted(points)
             means = tuple(statistics.mean(points[size]) for size in sizes)
@@ -126,8 +153,8 @@ def _layer_blocks(rows: Rows) -> tuple[Block, ...]:
     for row in rows:
         if row["family"] == "graphsage" and row["part"] in (MAIN, LAYERS):
             by_source.setdefault(row["source"], []).append(row)
-    # The post-norm state was measured first, in the main table, and is the last in the model.
-    sources = [*list(by_source)[1:], next(iter(by_source))]
+    # Post-norm, which is after the last layer, is measured first.
+    sources = sorted(by_source, key=lambda source: layer_of(source) or math.inf)
     places = tuple(range(len(sources)))
     lines = [
         Series(f"s{k}", places, tuple(_mean(by_source[source], f"s{k}") for source in sources))
@@ -153,11 +180,11 @@ def _layer_blocks(rows: Rows) -> tuple[Block, ...]:
     return chart, table
 
 
-def _reliability_chart(rows: Rows) -> Block:
+def _reliability_chart(rows: Rows, source: str) -> Block:
     panels = []
     for k in _STEPS:
         lines = [Series("perfect", (0.0, 1.0), (0.0, 1.0), dashed=True)]
-        for (family, variant), group in _groups(rows, MAIN).items():
+        for (family, variant), group in _groups(rows, source).items():
             # Confidence bins of the first seed: a mean over seeds would mix different bins.
             bins = group[0]["reliability"][k - 1]
             lines.append(
@@ -177,10 +204,11 @@ def _reliability_chart(rows: Rows) -> Block:
     )
 
 
-def _groups(rows: Rows, part: str) -> dict[tuple[str, str], list[dict[str, Any]]]:
+def _groups(rows: Rows, source: str) -> dict[tuple[str, str], list[dict[str, Any]]]:
+    """Rows of the main table on that source, by variant."""
     groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in rows:
-        if row["part"] == part:
+        if row["part"] == MAIN and row["source"] == source:
             groups.setdefault((row["family"], row["variant"]), []).append(row)
     return groups
 

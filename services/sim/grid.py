@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import random
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
@@ -14,14 +15,19 @@ from pbkv.settings import PolicySettings
 from pbkv.sim import EngineLimits, Simulation, gpu_costs, simulate
 from pbkv.sim.points import OperatingPoint
 from pbkv.sim.simulate import check
+from pbkv.sim.timeline import Timeline
 from pbkv.workload import ScriptedWorkflow
 from services.sim.variant import SimVariant
-from services.sim.workload import load_workload
+from services.sim.workload import is_trace_file, load_workload
 
 
 @dataclass(frozen=True, slots=True)
 class GridCell:
-    """One simulation of the grid. ``seed`` chooses the workflows, the same for every variant."""
+    """One simulation of the grid. ``seed`` chooses the workflows, the same for every variant.
+
+    ``trace_share`` below 1 lets the seed draw that share of a trace's workflows, which are the same
+    for every seed otherwise. ``timeline_bin_s`` is the width of the bins of a hit rate over time, 0 for none in the row.
+    """
 
     workload: str
     model: str
@@ -34,6 +40,8 @@ class GridCell:
     settings: PolicySettings
     accuracy: tuple[float, ...] = ()
     data_dir: Path | None = None
+    trace_share: float = 1.0
+    timeline_bin_s: float = 0.0
 
     @property
     def kv_tokens(self) -> int:
@@ -64,21 +72,34 @@ class GridCell:
     def scripts(self) -> list[ScriptedWorkflow]:
         """The workflows of this cell's seed."""
         return _scripts(
-            self.workload, self.point.workflows, self.seed, self.point.scale, self.data_dir
+            self.workload,
+            self.point.workflows,
+            self.seed,
+            self.point.scale,
+            self.data_dir,
+            self.trace_share if is_trace_file(self.workload) else 1.0,
         )
 
 
 @lru_cache(maxsize=2)
 def _scripts(
-    workload: str, count: int, seed: int, scale: float, data_dir: Path | None
+    workload: str, count: int, seed: int, scale: float, data_dir: Path | None, share: float
 ) -> list[ScriptedWorkflow]:
-    return load_workload(workload, count, seed=seed, scale=scale, data_dir=data_dir)
+    scripts = load_workload(workload, count, seed=seed, scale=scale, data_dir=data_dir)
+    if share == 1.0:
+        return scripts
+    chosen = random.Random(f"share/{seed}").sample(
+        range(len(scripts)), max(1, round(share * len(scripts)))
+    )
+    return [scripts[place] for place in sorted(chosen)]
 
 
 def run_cell(cell: GridCell) -> dict[str, Any]:
     """One row: what was simulated and what it measured."""
     simulation = cell.simulation()
-    result = simulate(simulation, cell.scripts())
+    timeline = Timeline(cell.timeline_bin_s) if cell.timeline_bin_s else None
+    hooks = None if timeline is None else timeline.hooks()
+    result = simulate(simulation, cell.scripts(), hooks=hooks)
     forecasts = simulation.settings
     return {
         "workload": cell.workload,
@@ -95,24 +116,26 @@ def run_cell(cell: GridCell) -> dict[str, Any]:
         "tie_rule": forecasts.tie_rule,
         "forecast_noise": forecasts.forecast_noise,
         **result.row(),
+        **({} if timeline is None else timeline.row()),
     }
 
 
-def run_grid(cells: Iterable[GridCell], jobs: int) -> Iterator[dict[str, Any]]:
-    """Rows as they finish, in no fixed order; ``jobs`` 1 runs in this process.
+def run_grid(cells: Iterable[GridCell], jobs: int) -> Iterator[tuple[GridCell, dict[str, Any]]]:
+    """Each cell with its row as they finish, in no fixed order; ``jobs`` 1 runs in this process.
 
     Cells of one seed should be neighbours, so that a process makes its workflows once.
     """
     cells = list(cells)
-    if jobs == 1 or len(cells) == 1:
-        yield from map(run_cell, cells)
+    if jobs == 1 or len(cells) <= 1:
+        for cell in cells:
+            yield cell, run_cell(cell)
         return
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(min(jobs, len(cells)), mp_context=context) as pool:
-        futures = [pool.submit(run_cell, cell) for cell in cells]
+        futures = {pool.submit(run_cell, cell): cell for cell in cells}
         try:
             for future in as_completed(futures):
-                yield future.result()
+                yield futures[future], future.result()
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from pbkv.errors import InvalidTrace
+from pbkv.hidden_source import POST_NORM
 from pbkv.predict.dataset import Examples, make_examples, transition_matrix
 from pbkv.predict.families import make_network
 from pbkv.predict.network import Shape
@@ -54,7 +55,7 @@ class NetworkTrainer:
         held = max(1, len(workflows) // _VALIDATION_SHARE)
         if len(workflows) <= held:
             raise InvalidTrace(f"{len(workflows)} finished workflows are too few to learn from")
-        hidden_size = _hidden_size(workflows)
+        hidden_size, source = _hidden_states(workflows)
         traces = [workflow.agents for workflow in workflows]
         vocabulary = Vocabulary(agent for trace in traces for agent in trace)
 
@@ -72,27 +73,31 @@ class NetworkTrainer:
             seed=self._seed,
             plan=self._plan,
         )
-        save_network(checkpoint, network, self._family, self._variant, vocabulary)
+        save_network(checkpoint, network, self._family, self._variant, vocabulary, source)
 
     def score(self, checkpoint: Path, workflows: Sequence[WorkflowTrace]) -> Score:
         predictor = NetworkPredictor.load(checkpoint, steps=self._steps)
         return score_predictor(predictor, workflows, self._steps)
 
 
-def _hidden_size(workflows: Sequence[WorkflowTrace]) -> int:
-    """Length of the hidden states, 0 without any. Raises :class:`InvalidTrace` for two lengths."""
-    sizes = {
-        len(call.hidden_state)
+def _hidden_states(workflows: Sequence[WorkflowTrace]) -> tuple[int, str]:
+    """Length and source of the hidden states, 0 without any.
+
+    Raises :class:`InvalidTrace` for two of either.
+    """
+    found = {
+        (len(call.hidden_state), call.hidden_source)
         for workflow in workflows
         for call in workflow.served
         if call.hidden_state is not None
     }
-    if len(sizes) > 1:
-        raise InvalidTrace(
-            f"hidden states of {' and '.join(map(str, sorted(sizes)))} numbers: "
-            f"they are of different models"
-        )
-    return sizes.pop() if sizes else 0
+    if len({size for size, _ in found}) > 1:
+        sizes = " and ".join(str(size) for size in sorted({size for size, _ in found}))
+        raise InvalidTrace(f"hidden states of {sizes} numbers: they are of different models")
+    if len(found) > 1:
+        sources = " and ".join(sorted(source for _, source in found))
+        raise InvalidTrace(f"hidden states of {sources}: train on those of one")
+    return found.pop() if found else (0, POST_NORM)
 
 
 def _examples(

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pbkv.trace import InvocationRecord, RecordKind, TracedCall, WorkflowTrace, workflows_of
-from pbkv.trace.hidden import read_states
+from pbkv.trace.hidden import StoredState, read_states
 
 SETTLE_S = 2.0
 """How long after its end a workflow is taken as whole: routers write in batches, each its own."""
@@ -94,7 +94,7 @@ def with_hidden_states(workflows: Sequence[WorkflowTrace], folder: Path) -> list
     """
     wanted = {_request(call.record) for workflow in workflows for call in workflow.calls}
     found = {
-        (state.request_id, state.workflow_id): state.hidden_state
+        (state.request_id, state.workflow_id): state
         for state in read_states(folder)
         if (state.request_id, state.workflow_id) in wanted
     }
@@ -102,11 +102,20 @@ def with_hidden_states(workflows: Sequence[WorkflowTrace], folder: Path) -> list
         replace(
             workflow,
             calls=tuple(
-                TracedCall(call.record, found.get(_request(call.record))) for call in workflow.calls
+                _with_state(call.record, found.get(_request(call.record)))
+                for call in workflow.calls
             ),
         )
         for workflow in workflows
     ]
+
+
+def _with_state(record: InvocationRecord, state: StoredState | None) -> TracedCall:
+    return (
+        TracedCall(record)
+        if state is None
+        else TracedCall(record, state.hidden_state, state.source)
+    )
 
 
 def _request(record: InvocationRecord) -> tuple[str, str]:

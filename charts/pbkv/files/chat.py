@@ -17,7 +17,8 @@ WORKFLOW = "helm-test"
 
 def call(url, body=None):
     """The answer's JSON and headers. Raises OSError, urllib's HTTPError included."""
-    headers = {"Content-Type": "application/json", "X-Workflow-ID": WORKFLOW, "X-Agent-Name": "helm"}
+    headers = {"Content-Type": "application/json"}
+    headers |= {"X-Workflow-ID": WORKFLOW, "X-Agent-Name": "helm"}
     if os.environ.get("PBKV_API_KEY"):
         headers["Authorization"] = "Bearer " + os.environ["PBKV_API_KEY"]
     data = None if body is None else json.dumps(body).encode()
@@ -58,7 +59,8 @@ def chat(base, model):
         raise SystemExit(f"{model} answered without a token")
     if headers.get("X-Workflow-ID") != WORKFLOW or not headers.get("X-PBKV-Replica"):
         raise SystemExit(f"{model} answered, but not as a pinned workflow")
-    print(f"{model}: {answer['usage']['completion_tokens']} tokens from {headers['X-PBKV-Replica']}")
+    tokens = answer["usage"]["completion_tokens"]
+    print(f"{model}: {tokens} tokens from {headers['X-PBKV-Replica']}")
 
 
 def main():

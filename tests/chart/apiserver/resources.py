@@ -44,6 +44,11 @@ class Resources:
             target.query.get("fieldSelector", ""), item
         )
 
+    def concerns(self, target: Target, key: Key, item: Item) -> bool:
+        """Whether a watch of ``target`` hears of a change of ``item``."""
+        inside = target.namespace in ("", key.namespace)
+        return key.kind == target.kind and inside and self.matches(target, item)
+
     def create(self, target: Target, item: Item) -> Answer:
         item.setdefault("apiVersion", target.kind.version)
         item.setdefault("kind", target.kind.kind)

@@ -134,7 +134,20 @@ def _handler(server: ApiServer) -> type[BaseHTTPRequestHandler]:
             if answer is not None:
                 self._send(*answer)
 
-        do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _serve
+        def do_GET(self) -> None:
+            self._serve()
+
+        def do_POST(self) -> None:
+            self._serve()
+
+        def do_PUT(self) -> None:
+            self._serve()
+
+        def do_PATCH(self) -> None:
+            self._serve()
+
+        def do_DELETE(self) -> None:
+            self._serve()
 
         def _fail(self, fault: Fault) -> None:
             server.log.append((self.command, self.path, fault.code))
@@ -202,10 +215,8 @@ def _handler(server: ApiServer) -> type[BaseHTTPRequestHandler]:
                         continue
                 for change in changes:
                     version = change.version
-                    inside = target.namespace in ("", change.key.namespace)
-                    if change.key.kind == target.kind and inside:
-                        if server.resources.matches(target, change.item):
-                            self._event(change.type, change.item)
+                    if server.resources.concerns(target, change.key, change.item):
+                        self._event(change.type, change.item)
             self.wfile.write(b"0\r\n\r\n")
 
         def _bookmark(self, target: Target, version: int) -> None:

@@ -23,6 +23,7 @@ from tests.contract.router.stack import ROOT
 from tests.fakes.engine import FakeEngine
 
 MODEL = {"model": "m"}
+OPENSSL = "openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=nobody".split()
 
 
 @pytest.fixture
@@ -160,8 +161,7 @@ async def test_wrong_tls(tmp_path):
     key = tmp_path / "key.pem"
     await asyncio.to_thread(
         subprocess.run,
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=nobody"]
-        + ["-keyout", str(key), "-out", str(certificate), "-days", "1"],
+        [*OPENSSL, "-keyout", str(key), "-out", str(certificate)],
         check=True,
         capture_output=True,
     )
@@ -194,7 +194,7 @@ def test_ctrl_c_writes_the_report(tmp_path):
     try:
         assert started.wait(60)
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=60)
     finally:
         process.kill()
         over.set()

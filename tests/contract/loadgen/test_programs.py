@@ -1,14 +1,19 @@
 """The real programs of the frameworks: their calls are the plan's, and none goes unseen."""
 
+import asyncio
+import os
+import signal
+
 import pytest
 
 from loadgen.measure import measure
 from loadgen.programs.runner import open_programs
 from loadgen.programs.wire import FRAMEWORKS, ProgramPlan
-from loadgen.records import WorkflowState
+from loadgen.records import ErrorKind, WorkflowState
 from loadgen.source import load_source
 from tests.contract.clients.conftest import PYTHON
 from tests.contract.loadgen.plans import small_plan
+from tests.contract.router.stack import eventually
 
 
 def programs(plan, workload, url):
@@ -52,3 +57,22 @@ async def test_a_program_follows_the_plan_of_its_workload(router, engine, fleet,
         assert [call.agent for call in seen] == [call.agent for call in script.calls]
         assert {(call.prompt_tokens, call.cached_tokens) for call in seen} == {(11, 5)}
         assert all(call.error is None and call.ttft_s is not None for call in seen)
+
+
+async def test_a_signal_cuts_the_programs_and_keeps_their_calls(router, engine, fleet):
+    engine.faults.hold_after_chunks = 1
+    plan = small_plan(router.url, source=load_source("hover", 2, seed=3, scale=0.05))
+    measuring = asyncio.create_task(measure(plan, open_runner=programs(plan, "hover", router.url)))
+    await engine.until(arrived=2)
+    os.kill(os.getpid(), signal.SIGINT)
+    records = (await measuring).records
+    assert records.interrupted
+    assert [w.state for w in records.workflows] == [WorkflowState.CUT] * 2
+    assert [call.error for call in records.calls] == [ErrorKind.CUT] * 2
+    for script in plan.source.scripts:
+        name = f"t-{script.workflow_id}"
+        await eventually(lambda name=name: retired(fleet, name))
+
+
+async def retired(fleet, name):
+    return (await fleet.workflow(name)).get("state") == "retired"

@@ -140,8 +140,13 @@ def test_the_first_publication_in_an_empty_folder_is_taken(tmp_path):
 
 
 def test_files_and_folders_that_are_no_publication_are_checkpoints_themselves(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
     assert resolve_checkpoint(tmp_path) == tmp_path
     assert resolve_checkpoint(tmp_path / "absent.json") == tmp_path / "absent.json"
+
+
+def test_in_an_empty_folder_something_may_still_be_published(tmp_path):
+    assert resolve_checkpoint(tmp_path) is None
 
 
 @pytest.mark.parametrize("name", ["", "absent.json", "../outside.json"])
@@ -200,3 +205,13 @@ def test_a_checkpoint_for_another_hidden_size_is_refused_in_one_line():
 
     with pytest.raises(InvalidCheckpoint, match=r"hidden states of 128 .* this model's have 64$"):
         check_fit(predictor, 64)
+
+
+def test_a_checkpoint_for_another_layer_is_refused_in_one_line():
+    predictor = NeedsHiddenStates(steps=1)
+    check_fit(predictor, 128, "layer 15")
+    predictor.hidden_source = "post-norm"
+    check_fit(predictor, 128, "post-norm")
+
+    with pytest.raises(InvalidCheckpoint, match=r"of post-norm; this engine .* of layer 15$"):
+        check_fit(predictor, 128, "layer 15")

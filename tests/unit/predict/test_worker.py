@@ -246,3 +246,19 @@ def test_remaining_calls_come_with_the_forecast_where_the_predictor_tells_them(w
 
     assert without.forecast.remaining_calls is None
     assert told.forecast.remaining_calls == 3.0
+
+
+def test_without_a_predictor_requests_are_dropped_until_the_first_comes(predictor, failures):
+    worker = ForecastWorker(None, on_failure=failures.append)
+    worker.start()
+    ask(worker, "w1", 1, "A")
+    predictor.gate.set()
+    wait_until(lambda: not worker._waiting, every_s=0.001)
+
+    worker.replace(predictor)
+    ask(worker, "w2", 1, "B")
+    (stamped,) = collected(worker, 1)
+    worker.stop()
+
+    assert stamped.forecast.workflow_id == "w2"
+    assert failures == []

@@ -89,7 +89,7 @@ class Context:
 
 
 def test_what_replicas_report_is_read_from_the_context() -> None:
-    policy = WorkflowAutoscaling()
+    policy = WorkflowAutoscaling(target_active_fraction=0.75)
     metrics = {"kv_active_frac": {"a": 0.9, "b": 0.9}, "queued_requests": {"a": 0.0, "b": 1.0}}
     assert policy(Context(2, ["a", "b"], metrics)) == (3, {})
     assert policy(Context(2, ["a", "b"], None)) == (2, {})
@@ -97,7 +97,8 @@ def test_what_replicas_report_is_read_from_the_context() -> None:
 
 def test_a_replica_that_is_gone_no_longer_counts() -> None:
     metrics = {"kv_active_frac": {"a": 0.9, "gone": 0.9}}
-    assert WorkflowAutoscaling()(Context(1, ["a"], metrics)) == (2, {})
+    policy = WorkflowAutoscaling(target_active_fraction=0.75)
+    assert policy(Context(1, ["a"], metrics)) == (2, {})
 
 
 def test_serve_takes_the_policy_and_adds_its_delays() -> None:

@@ -9,7 +9,13 @@ from pbkv.policy import make_policy
 from pbkv.predict import MarkovPredictor
 from pbkv.predict.publication import VERSIONS
 from pbkv.settings import PolicySettings
-from pbkv.sglang.predictors import configured_hidden_size, make_forecaster, with_checkpoint
+from pbkv.sglang.predictors import (
+    captured_source,
+    check_predictors,
+    configured_hidden_size,
+    make_forecaster,
+    with_checkpoint,
+)
 from pbkv.sglang.record import Recorder
 
 HERE = "tests.unit.sglang_plugin.test_predictors"
@@ -105,3 +111,57 @@ def test_the_hidden_size_that_a_model_folder_says(tmp_path, config, size):
         (tmp_path / "config.json").write_text(config)
 
     assert configured_hidden_size(str(tmp_path)) == size
+
+
+def reads(folder, name, source):
+    """The configuration of a checkpoint, as far as its source is looked up."""
+    path = folder / name
+    path.mkdir()
+    (path / "config.json").write_text(f'{{"format": 1, "hidden_source": "{source}"}}')
+    return str(path)
+
+
+def test_the_engine_captures_what_the_checkpoint_reads(tmp_path, checkpoint):
+    fifteen = reads(tmp_path, "fifteen", "layer 15")
+    served = {"predictor": "checkpoint", "predictor_checkpoint": fifteen}
+
+    assert captured_source(PolicySettings()) == "post-norm"
+    assert captured_source(PolicySettings(predictor_checkpoint=str(checkpoint))) == "post-norm"
+    assert captured_source(PolicySettings(hidden_source="layer 3")) == "layer 3"
+    assert captured_source(PolicySettings(**served)) == "layer 15"
+    assert captured_source(PolicySettings(shadow_checkpoint=fifteen)) == "layer 15"
+    assert captured_source(PolicySettings(**served, hidden_source="layer 15")) == "layer 15"
+
+
+@pytest.mark.parametrize("other", ["shadow_checkpoint", "hidden_source"])
+def test_an_engine_captures_one_layer_and_refuses_a_second(tmp_path, other):
+    fifteen, three = reads(tmp_path, "15", "layer 15"), reads(tmp_path, "3", "layer 3")
+    settings = PolicySettings(
+        predictor="checkpoint",
+        predictor_checkpoint=fifteen,
+        **{other: three if other == "shadow_checkpoint" else "layer 3"},
+    )
+
+    with pytest.raises(InvalidCheckpoint, match=r"layer \d+; this engine captures .* layer \d+$"):
+        captured_source(settings)
+
+
+def test_a_checkpoint_that_is_still_to_come_forecasts_nothing_and_wants_hidden_states(tmp_path):
+    settings = PolicySettings(predictor="checkpoint", predictor_checkpoint=str(tmp_path))
+    check_predictors(settings, 64)
+
+    forecaster, wants_hidden_states = make(
+        predictor="checkpoint", predictor_checkpoint=str(tmp_path)
+    )
+
+    assert wants_hidden_states
+    assert not forecaster._worker.wants_hidden_states
+
+
+def test_a_checkpoint_to_come_that_nobody_looks_for_is_refused(tmp_path):
+    settings = PolicySettings(
+        predictor="checkpoint", predictor_checkpoint=str(tmp_path), predictor_reload_s=0.0
+    )
+
+    with pytest.raises(SettingsError, match="nothing is published in "):
+        check_predictors(settings, 64)

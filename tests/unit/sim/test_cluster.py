@@ -78,3 +78,20 @@ def test_nothing_runs_before_a_replica_has_started() -> None:
 def test_shapes_that_cannot_be_are_refused(values: dict[str, float], message: str) -> None:
     with pytest.raises(SettingsError, match=message):
         ClusterShape(**values)  # type: ignore[arg-type]
+
+
+def test_another_scaler_decides_within_the_bounds() -> None:
+    asked: list[tuple[int, int]] = []
+
+    def scaler(ready: object, present: int) -> int:
+        asked.append((len(ready), present))  # type: ignore[arg-type]
+        return 99
+
+    starts = [2.0 * n for n in range(30)]
+    shape = ClusterShape(replicas=1, max_replicas=3, start_up_s=15.0, interval_s=5.0)
+    scripts = [workflow(f"s{n}", *[(40, 20)] * 4) for n in range(30)]
+    result = simulate_cluster(pressed("lae"), scripts, shape, starts_s=starts, scaler=scaler)
+
+    assert result.replicas_peak == result.replicas_started == 3
+    assert asked[0] == (1, 1)
+    assert asked[1] == (1, 3)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pbkv.errors import InvalidTrace
-from pbkv.trace import InvocationRecord, RecordKind
+from pbkv.trace import InvocationRecord, RecordKind, read_traces, write_traces
 from pbkv.trace.hidden import ShardFolder, StoredState, join, read_states
 
 pytest.importorskip("pyarrow", reason="shards are Parquet")
@@ -88,3 +88,26 @@ def test_folders_and_files_that_are_none(tmp_path):
     (tmp_path / "hidden-r-1-1.parquet").write_bytes(b"broken")
     with pytest.raises(InvalidTrace, match="is not a shard"):
         list(read_states(tmp_path))
+
+
+def test_shards_say_which_layer_they_are_of_and_so_does_what_is_joined(tmp_path):
+    hidden = ShardFolder(tmp_path, "r", 1, max_bytes=1 << 20, source="layer 15")
+    hidden.add([state("r1", 1.0)])
+    joined = tmp_path / "joined.parquet"
+
+    write_traces(joined, join([record("r1"), record("r2", 2)], read_states(tmp_path)))
+
+    found = {call.record.request_id: call for call in read_traces(joined)}
+    assert found["r1"].hidden_source == "layer 15"
+    assert found["r2"].hidden_state is None
+
+
+def test_states_of_two_layers_do_not_go_into_one_file(tmp_path):
+    for replica, source in (("a", "layer 15"), ("b", "post-norm")):
+        shards = ShardFolder(tmp_path, replica, 1, max_bytes=1 << 20, source=source)
+        shards.add([state(f"r-{replica}", 1.0)])
+    records = [record("r-a"), record("r-b", 2)]
+
+    with pytest.raises(InvalidTrace, match="two sources, layer 15 and post-norm"):
+        write_traces(tmp_path / "joined.parquet", join(records, read_states(tmp_path)))
+    assert not (tmp_path / "joined.parquet").exists()

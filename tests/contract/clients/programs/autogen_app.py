@@ -5,10 +5,10 @@ import sys
 
 from autogen_agentchat.agents import AssistantAgent
 from autogen_agentchat.conditions import MaxMessageTermination
-from autogen_agentchat.teams import RoundRobinGroupChat
+from autogen_agentchat.teams import RoundRobinGroupChat, SelectorGroupChat
 from autogen_ext.models.openai import OpenAIChatCompletionClient
 
-URL, HOW = sys.argv[1:3]
+URL = sys.argv[1]
 INFO = {
     "vision": False,
     "function_calling": True,
@@ -22,21 +22,29 @@ client = OpenAIChatCompletionClient(
 )
 
 
-async def one(task: str) -> None:
-    streaming = HOW == "stream"
+async def team(task: str, *, streaming: bool) -> None:
     agents = [
         AssistantAgent(name, model_client=client, model_client_stream=streaming)
         for name in ("coder", "tester")
     ]
-    team = RoundRobinGroupChat(agents, termination_condition=MaxMessageTermination(3))
-    await team.run(task=task)
+    chat = RoundRobinGroupChat(agents, termination_condition=MaxMessageTermination(3))
+    await chat.run(task=task)
+
+
+async def selected() -> None:
+    agents = [
+        AssistantAgent(name, description=name, model_client=client) for name in ("coder", "tester")
+    ]
+    chat = SelectorGroupChat(
+        agents, model_client=client, termination_condition=MaxMessageTermination(2)
+    )
+    await chat.run(task="c")
 
 
 async def main() -> None:
-    if HOW == "alone":
-        await AssistantAgent("coder", model_client=client).run(task="hi")
-    else:
-        await asyncio.gather(one("a"), one("b"))
+    await asyncio.gather(team("a", streaming=False), team("b", streaming=True))
+    await AssistantAgent("soloist", model_client=client).run(task="hi")
+    await selected()
 
 
 asyncio.run(main())

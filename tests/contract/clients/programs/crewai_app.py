@@ -1,5 +1,6 @@
 """An ordinary CrewAI application."""
 
+import asyncio
 import os
 import sys
 import threading
@@ -10,7 +11,7 @@ os.environ.update(
 
 from crewai import LLM, Agent, Crew, Process, Task
 
-URL, HOW = sys.argv[1:3]
+URL = sys.argv[1]
 
 
 def crew() -> Crew:
@@ -23,11 +24,9 @@ def crew() -> Crew:
     return Crew(agents=agents, tasks=tasks, process=Process.sequential, verbose=False)
 
 
-if HOW == "threads":
-    threads = [threading.Thread(target=crew().kickoff) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-else:
-    crew().kickoff()
+threads = [threading.Thread(target=crew().kickoff) for _ in range(2)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+asyncio.run(crew().akickoff())

@@ -3,6 +3,7 @@
 import asyncio
 import sys
 import threading
+from contextlib import suppress
 from typing import TypedDict
 
 from langchain_openai import ChatOpenAI
@@ -26,11 +27,11 @@ async def aretriever(state: State) -> State:
 
 
 def verifier(state: State) -> State:
-    if HOW == "raise":
-        raise RuntimeError("the application failed")
-    if HOW == "interrupt":
-        raise KeyboardInterrupt
     return {"text": "".join(chunk.content for chunk in llm.stream("verify"))}
+
+
+def failing(state: State) -> State:
+    raise KeyboardInterrupt if HOW == "interrupt" else RuntimeError("the application failed")
 
 
 async def averifier(state: State) -> State:
@@ -47,33 +48,52 @@ def graph(find, verify):
     return built.compile()
 
 
-if HOW == "async":
+def alone() -> None:
+    graph(retriever, verifier).invoke({"claim": "x"})
 
-    async def main():
+
+def in_tasks() -> None:
+    async def main() -> None:
         app = graph(aretriever, averifier)
         await asyncio.gather(*(app.ainvoke({"claim": str(i)}) for i in range(3)))
 
     asyncio.run(main())
-elif HOW == "threads":
+
+
+def in_threads() -> None:
     app = graph(retriever, verifier)
     threads = [threading.Thread(target=app.invoke, args=({"claim": str(i)},)) for i in range(3)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-elif HOW == "interleaved":
+
+
+def interleaved() -> None:
     app = graph(retriever, verifier)
     streams = [app.stream({"claim": str(i)}) for i in range(2)]
     for _ in zip(*streams, strict=True):
         pass
-    for stream in streams:
-        list(stream)
-elif HOW == "nested":
-    inner = graph(retriever, verifier)
+
+
+def nested() -> None:
     outer = StateGraph(State)
-    outer.add_node("team", inner)
+    outer.add_node("team", graph(retriever, verifier))
     outer.add_edge(START, "team")
     outer.add_edge("team", END)
     outer.compile().invoke({"claim": "x"}, config={"configurable": {"thread_id": "thread-7"}})
+
+
+def broken() -> None:
+    graph(retriever, failing).invoke({"claim": "x"})
+
+
+if HOW == "all":
+    for run in (alone, in_tasks, in_threads, interleaved, nested):
+        run()
+    with suppress(RuntimeError):
+        broken()
+    # Belongs to no workflow.
+    llm.invoke("outside")
 else:
-    graph(retriever, verifier).invoke({"claim": "x"})
+    broken()

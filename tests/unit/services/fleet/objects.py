@@ -34,7 +34,7 @@ def pod(
     if deleting:
         metadata["deletionTimestamp"] = "2026-11-30T00:00:00Z"
     if ray_service:
-        metadata["labels"]["ray.io/originated-from-cr-name"] = ray_service
+        metadata["labels"]["pbkv.io/ray-service"] = ray_service
     return {
         "apiVersion": "v1",
         "kind": "Pod",

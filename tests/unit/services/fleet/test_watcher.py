@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -92,6 +96,18 @@ def test_a_cordon_drains_and_its_end_brings_the_replica_back(
     assert watcher.health() == 200
 
 
+def test_what_others_asked_of_their_replicas_stands(
+    api: ApiServer, redis_server: RedisServer, watcher: Running
+) -> None:
+    redis = redis_server.client
+    objects.register(redis, "theirs", "10.9.9.9")
+    redis.set("pbkv:drain:theirs", "by hand")
+    redis.set("pbkv:drain:r1", "by hand")
+    api.add(objects.pod("another", "10.0.0.5"))
+    wait_until(lambda: drain(redis) is None)
+    assert drain(redis, "theirs") == "by hand"
+
+
 def test_a_pod_that_is_deleted_drains_before_it_ends(
     api: ApiServer, redis_server: RedisServer, watcher: Running
 ) -> None:
@@ -173,3 +189,29 @@ def test_the_role_grants_exactly_what_was_asked_for(
         for resource in yaml.safe_load(resources)["resources"]:
             granted |= {(verb, resource) for verb in yaml.safe_load(allowed)["verbs"]}
     assert used == granted
+
+
+def test_the_command_runs_until_it_is_told_to_end(
+    api: ApiServer, redis_server: RedisServer, tmp_path: Path
+) -> None:
+    api.add(objects.node(cordoned=True))
+    api.add(objects.pod())
+    objects.register(redis_server.client, "r1", "10.0.0.1")
+    argv = [sys.executable, "-m", "services.cli.main", "serve", "fleet"]
+    argv += ["--namespace", objects.NAMESPACE, "--selector", "app.kubernetes.io/component=engine"]
+    argv += ["--redis-url", redis_server.url, "--health-port", str(free_port())]
+    argv += ["--kubeconfig", str(api.kubeconfig(tmp_path / "kubeconfig"))]
+    process = subprocess.Popen(argv, stderr=subprocess.PIPE, text=True)
+    try:
+        wait_until(lambda: drain(redis_server.client))
+        process.send_signal(signal.SIGTERM)
+        _, log = process.communicate(timeout=30)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 0, log
+    assert "replica r1: node n1 is cordoned; it drains" in log
+    lease = api.store.get(
+        api.key("coordination.k8s.io/v1", "Lease", {"name": "pbkv-fleet", "namespace": "pbkv"})
+    )
+    assert lease and lease["spec"]["holderIdentity"] == ""

@@ -6,10 +6,12 @@ import pytest
 from typer.testing import CliRunner
 
 from pbkv.predict import make_predictor
+from pbkv.predict.checkpoint import read_hidden_source
 from pbkv.settings import PolicySettings
 from services.cli import evaluate, train
 
 SMALL = ("--workload", "swebench")
+TINY = ("--model", "tiny", "--train", "4", "--test", "1")
 
 
 def run(app, *arguments):
@@ -50,6 +52,27 @@ def test_train_writes_a_checkpoint_that_an_engine_can_load(tmp_path):
     assert "Manager" in make_predictor(settings).agents
 
 
+def test_a_layer_gets_a_second_table_and_its_checkpoint_names_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("PBKV_CACHE_DIR", str(tmp_path / "cache"))
+    folder, model = tmp_path / "checkpoint", ("--model", "tiny", "--test", 3)
+
+    ended = run(
+        evaluate.app,
+        *(*model, "--train", 10, "--family", "markov/n=1", "--layers", "1", "--layer", "auto"),
+        *("--sizes", ""),
+    )
+    trained = run(
+        train.app,
+        *(folder, *model, "--traces", 10, "--layer", 1, "--family", "mlp/small", "--epochs", 1),
+    )
+
+    assert ended.exit_code == 0, ended.output
+    assert "layer 1, chosen by mean accuracy on held-out training traces: 1 0." in ended.output
+    assert ended.output.count("| markov n=1 | 1 |") == 2
+    assert trained.exit_code == 0, trained.output
+    assert read_hidden_source(folder) == "layer 1"
+
+
 @pytest.mark.parametrize(
     ("app", "arguments", "word"),
     [
@@ -59,6 +82,11 @@ def test_train_writes_a_checkpoint_that_an_engine_can_load(tmp_path):
         (evaluate.app, ("--workload", "who-and-when"), "--data"),
         (evaluate.app, (*SMALL, "--train", "5000", "--data", "/nonexistent"), "cannot read"),
         (train.app, ("out", *SMALL, "--family", "mlp/huge", "--traces", "5"), "mlp/huge"),
+        (evaluate.app, (*SMALL, "--layer", "3"), "--layer needs a workload with text"),
+        (evaluate.app, (*TINY, "--layer", "2"), "the model has layers 1 to 1"),
+        (evaluate.app, (*TINY, "--layers", "", "--layer", "auto"), "chooses among --layers"),
+        (evaluate.app, (*SMALL, "--live", "/nonexistent"), "--live needs a workload with text"),
+        (evaluate.app, (*TINY, "--live", "/nonexistent"), "No such file"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(app, arguments, word, tmp_path, monkeypatch):

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
+from pbkv.hidden_source import POST_NORM
 from pbkv.predict.data import PromptedCall, PromptedWorkflow
 from services.models import resolve_model
-from services.predict.encoder import POST_NORM, PromptEncoder
+from services.predict.encoder import PromptEncoder
 from services.predict.state_cache import StateCache
 
 WORKFLOW = PromptedWorkflow(

@@ -1,5 +1,6 @@
 """The runs of an evaluation, and its page."""
 
+import numpy as np
 import pytest
 
 from pbkv.errors import SettingsError
@@ -11,11 +12,12 @@ from services.predict.grid import (
     SIZES,
     EvaluationPlan,
     TracedStates,
+    choose_layer,
     choose_variants,
     execute,
     plan_runs,
 )
-from services.predict.page import evaluation_report, main_table, verdict
+from services.predict.page import evaluation_report, main_table, summary, verdict
 from tests.unit.predict.planted import planted_traces
 
 KEYS = {
@@ -65,9 +67,46 @@ def test_rows_have_the_keys_that_others_read_and_make_a_page():
     assert {row["part"] for row in rows} == {MAIN, SIZES, LAYERS}
     page = render_html(evaluation_report(rows, ["evaluate"], workload="hover", origin="planted"))
     assert page.count("<svg") == 3
-    table = table_markdown(main_table(rows, with_paper=True))
+    table = table_markdown(main_table(rows, "post-norm", with_paper=True))
     assert "| 0.935 | 0.848 | 0.771 |" in table
-    assert verdict(rows).startswith("Ahead at s1: ")
+    assert verdict(rows, "post-norm").startswith("Ahead at s1: ")
+
+
+def test_a_second_source_gets_a_table_of_its_own_and_the_sizes_are_run_on_it():
+    traces, states = planted_traces(30)
+    blank = [np.zeros_like(s) for s in states]
+    traced = TracedStates(
+        traces,
+        ("layer 1", "layer 2", "post-norm"),
+        [np.stack([no, s, no], axis=1) for no, s in zip(blank, states, strict=True)],
+    )
+    two = plan(chosen=choose_variants("markov/n=1,knn/k=5"), sources=("post-norm", "layer 2"))
+
+    runs = plan_runs(two, traced.sources)
+    rows = [row for _, row in execute(runs, two, traced)]
+
+    main = [row["source"] for row in rows if row["part"] == MAIN]
+    assert main == ["post-norm"] * 2 + ["layer 2"] * 2
+    assert {row["source"] for row in rows if row["part"] == SIZES} == {"layer 2"}
+    printed = summary(rows, with_paper=False)
+    assert [part for part in printed if isinstance(part, str)][::2] == [
+        "Hidden states: post-norm",
+        "Hidden states: layer 2",
+    ]
+
+
+def test_the_layer_is_chosen_where_the_states_say_most_and_never_on_test_traces():
+    traces, states = planted_traces(300)
+    blank = [np.zeros_like(s) for s in states]
+    seen = [np.stack([no, s, no], axis=1) for no, s in zip(blank, states, strict=True)]
+    traced = TracedStates(traces, ("layer 1", "layer 2", "post-norm"), seen)
+    unseen = TracedStates(traces[:250], traced.sources, seen[:250])
+
+    accuracy = dict(choose_layer(traced, train=250))
+
+    assert max(accuracy, key=accuracy.get) == "layer 2"
+    assert accuracy["layer 2"] > accuracy["layer 1"]
+    assert dict(choose_layer(unseen, train=250)) == accuracy
 
 
 @pytest.mark.parametrize(

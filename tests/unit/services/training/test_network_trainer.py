@@ -9,6 +9,7 @@ pytest.importorskip("torch", reason="networks need torch")
 
 from pbkv.errors import InvalidCheckpoint, InvalidTrace, SettingsError
 from pbkv.predict import make_predictor
+from pbkv.predict.checkpoint import read_hidden_source
 from pbkv.predict.network_predictor import NetworkPredictor
 from pbkv.predict.reload import CheckpointWatch, check_fit
 from pbkv.predict.training import TrainingPlan
@@ -101,6 +102,19 @@ def test_hidden_states_of_two_models_cannot_be_mixed(tmp_path):
         NetworkTrainer("graphsage").fit(workflows, tmp_path / "mixed")
 
 
+def test_a_checkpoint_says_which_layer_it_learnt_from_and_two_cannot_be_mixed(tmp_path):
+    workflows = [
+        replace(w, calls=tuple(replace(call, hidden_source="layer 15") for call in w.calls))
+        for w in served(20)
+    ]
+    trainer = NetworkTrainer("graphsage", plan=TrainingPlan(epochs=1))
+    trainer.fit(workflows, tmp_path / "fifteen")
+
+    assert read_hidden_source(tmp_path / "fifteen") == "layer 15"
+    with pytest.raises(InvalidTrace, match="of layer 15 and post-norm: train on those of one"):
+        trainer.fit(workflows[:10] + served(10), tmp_path / "mixed")
+
+
 def test_too_few_workflows(tmp_path):
     with pytest.raises(InvalidTrace, match="1 finished workflows are too few"):
         NetworkTrainer("graphsage").fit(served(1), tmp_path / "few")
@@ -114,7 +128,7 @@ def test_an_unknown_family_lists_the_choices():
 def test_a_network_is_published_as_a_folder_and_served_from_it(tmp_path):
     folder = CheckpointFolder(tmp_path)
     settings = PolicySettings(predictor="checkpoint", predictor_checkpoint=str(tmp_path))
-    with pytest.raises(SettingsError, match="there is none"):
+    with pytest.raises(SettingsError, match="needs predictor_checkpoint"):
         make_predictor(with_checkpoint(settings))
     watch = CheckpointWatch(tmp_path)
     trainer = make_trainer("mlp", "tiny", epochs=2)

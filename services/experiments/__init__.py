@@ -1,0 +1,1 @@
+"""The paper's tables and figures from simulations, each beside what the paper says."""
