@@ -182,7 +182,8 @@ def _table(found: Recommendation, objective: str) -> Table:
             candidate.stage,
             candidate.name + mark,
             f"{candidate.mean:.1f}",
-            _gain(candidate),
+            # At another concurrency the baseline is no yardstick.
+            "" if candidate.stage == "concurrency" else _gain(candidate),
             f"{candidate.latency_p95_s:.1f}",
             f"{100 * candidate.hit_rate:.1f}",
             f"{candidate.workflows_per_hour:.0f}",
@@ -195,16 +196,22 @@ def _gain(candidate: Candidate) -> str:
 
 
 def _text(found: Recommendation, objective: str, fitted: bool) -> str:
+    from pbkv.settings import PBKV_QUEUE
+    from services.sim.recommend import uses_forecasts
+
     cell, settings = found.chosen.cell, found.environment()
-    engine = " ".join(f"{name}={value}" for name, value in settings.items())
+    engine = [f"{name}={value}" for name, value in settings.items()]
+    if cell.variant.queue not in ("fcfs", PBKV_QUEUE):
+        engine.append(f"--schedule-policy {cell.variant.queue}")
+    lookahead = f"{cell.settings.lookahead_steps}, {cell.settings.gamma:g}"
     lines = [
         f"policy and queue:  {cell.variant.name}",
-        f"K, gamma:          {cell.settings.lookahead_steps}, {cell.settings.gamma:g}",
+        f"K, gamma:          {lookahead if uses_forecasts(cell) else 'not used by this policy'}",
         f"host tier:         {cell.host_ratio:g} x the KV pool",
         f"workflows at once: {found.at_a_time.cell.point.concurrency} "
         f"(p95 {found.at_a_time.latency_p95_s:.0f} s, "
         f"{found.at_a_time.workflows_per_hour:.0f} an hour)",
-        f"engine settings:   {engine or 'none, the stock engine'}",
+        f"engine settings:   {' '.join(engine) or 'none, the stock engine'}",
         f"expected gain:     {_gain(found.chosen)} in {objective} workflow latency over "
         f"{found.baseline.name}, at {found.baseline.cell.point.concurrency} at a time",
     ]

@@ -39,7 +39,8 @@ def simulate(
         ),
     ] = "fcfs",
     concurrency: Annotated[
-        int | None, typer.Option(min=1, help="Workflows at a time; default: the paper's.")
+        int | None,
+        typer.Option(min=1, help="Workflows at a time; default: the paper's, per replica."),
     ] = None,
     workflows: Annotated[int | None, typer.Option(min=1, help="Workflows of one seed.")] = None,
     scale: Annotated[
@@ -53,6 +54,24 @@ def simulate(
     ] = "1",
     max_running: Annotated[int | None, typer.Option(min=1, help="Running requests.")] = None,
     host_ratio: Annotated[float, typer.Option(min=0, help="Host tier over KV pool.")] = 1.0,
+    replicas: Annotated[
+        int | None,
+        typer.Option(min=1, help="A cluster of so many engines behind a router; default: one."),
+    ] = None,
+    autoscale: Annotated[
+        int | None, typer.Option(min=1, help="Grow the cluster up to so many replicas.")
+    ] = None,
+    per_replica: Annotated[
+        int, typer.Option(min=1, help="Active workflows that a replica is wanted for.")
+    ] = 64,
+    start_up: Annotated[float, typer.Option(min=0, help="Seconds until a replica serves.")] = 90.0,
+    down_delay: Annotated[
+        float, typer.Option(min=0, help="Seconds of too many replicas before one drains.")
+    ] = 300.0,
+    arrivals: Annotated[
+        float | None,
+        typer.Option(min=1e-6, help="New workflows a second, instead of --concurrency."),
+    ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="How many sets of workflows.")] = 1,
     seed: Annotated[int, typer.Option(help="The first seed.")] = 1,
     access_model: Annotated[str, typer.Option(help="direct, inherit or learned.")] = "direct",
@@ -74,12 +93,18 @@ def simulate(
     json: Annotated[Path | None, typer.Option(help="Write rows to this file.")] = None,
     html: Annotated[Path | None, typer.Option(help="Write a page to this file.")] = None,
 ) -> None:
-    """Simulate a workload under each variant: the same policies as in the engine, no GPU."""
+    """Simulate a workload under each variant: the same policies as in the engine, no GPU.
+
+    With --replicas, --autoscale or --arrivals on a cluster with placement and pins; workflows,
+    their concurrency and their arrivals are then those of all replicas together.
+    """
     from pbkv.errors import PbkvError
     from pbkv.settings import PolicySettings
     from pbkv.sim import gpu_costs
+    from pbkv.sim.cluster import ClusterShape
     from pbkv.sim.points import operating_point
     from services.bench.report import environment, show, write_json
+    from services.sim.cluster import ClusterPlan
     from services.sim.graph import default_graph
     from services.sim.grid import GridCell, cells_of
     from services.sim.table import screen_table, write_page
@@ -89,10 +114,21 @@ def simulate(
         variants = make_variants(policy.split(","), queue.split(","))
         costs = gpu_costs(model, gpu)
         point = operating_point(workload, costs)
+        cluster = None
+        if replicas or autoscale or arrivals:
+            shape = ClusterShape(
+                replicas=replicas or 1,
+                max_replicas=autoscale or 0,
+                workflows_per_replica=per_replica,
+                start_up_s=start_up,
+                down_delay_s=down_delay,
+            )
+            cluster = ClusterPlan(shape, arrivals or 0.0)
+        engines = replicas or 1
         point = replace(
             point,
-            workflows=workflows or point.workflows,
-            concurrency=concurrency or point.concurrency,
+            workflows=workflows or engines * point.workflows,
+            concurrency=concurrency or engines * point.concurrency,
             scale=scale or point.scale,
             kv_tokens=kv_tokens or point.kv_tokens,
             max_running_requests=max_running or point.max_running_requests,
@@ -116,6 +152,7 @@ def simulate(
             ),
             accuracy=tuple(_numbers("accuracy", accuracy, 0.0, 1.0)) if accuracy else (),
             data_dir=data,
+            cluster=cluster,
         )
         scripts = base.scripts()
         if not agent_graph:

@@ -17,6 +17,7 @@ from pbkv.sim.points import OperatingPoint
 from pbkv.sim.simulate import check
 from pbkv.sim.timeline import Timeline
 from pbkv.workload import ScriptedWorkflow
+from services.sim.cluster import ClusterPlan, cluster_row
 from services.sim.variant import SimVariant
 from services.sim.workload import is_trace_file, load_workload
 
@@ -26,7 +27,8 @@ class GridCell:
     """One simulation of the grid. ``seed`` chooses the workflows, the same for every variant.
 
     ``trace_share`` below 1 lets the seed draw that share of a trace's workflows, which are the same
-    for every seed otherwise. ``timeline_bin_s`` is the width of the bins of a hit rate over time, 0 for none in the row.
+    for every seed otherwise. ``timeline_bin_s`` is the width of the bins of a hit rate over time, 0
+    for none in the row.
     """
 
     workload: str
@@ -42,6 +44,7 @@ class GridCell:
     data_dir: Path | None = None
     trace_share: float = 1.0
     timeline_bin_s: float = 0.0
+    cluster: ClusterPlan | None = None
 
     @property
     def kv_tokens(self) -> int:
@@ -67,7 +70,10 @@ class GridCell:
 
     def check(self, scripts: Sequence[ScriptedWorkflow]) -> None:
         """Raise :class:`SettingsError` now for what would stop the simulation later."""
-        check(self.simulation(), scripts)
+        simulation = self.simulation()
+        if self.cluster is not None:
+            self.cluster.check(simulation)
+        check(simulation, scripts)
 
     def scripts(self) -> list[ScriptedWorkflow]:
         """The workflows of this cell's seed."""
@@ -99,7 +105,12 @@ def run_cell(cell: GridCell) -> dict[str, Any]:
     simulation = cell.simulation()
     timeline = Timeline(cell.timeline_bin_s) if cell.timeline_bin_s else None
     hooks = None if timeline is None else timeline.hooks()
-    result = simulate(simulation, cell.scripts(), hooks=hooks)
+    more: dict[str, Any] = {}
+    if cell.cluster is None:
+        result = simulate(simulation, cell.scripts(), hooks=hooks)
+    else:
+        served = cell.cluster.run(simulation, cell.scripts(), cell.seed)
+        result, more = served.served, cluster_row(cell.cluster, served)
     forecasts = simulation.settings
     return {
         "workload": cell.workload,
@@ -116,6 +127,7 @@ def run_cell(cell: GridCell) -> dict[str, Any]:
         "tie_rule": forecasts.tie_rule,
         "forecast_noise": forecasts.forecast_noise,
         **result.row(),
+        **more,
         **({} if timeline is None else timeline.row()),
     }
 

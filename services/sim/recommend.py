@@ -1,8 +1,8 @@
 """Which settings to run: a search, one setting after the other, over simulations of a workload.
 
 Policy and queue first, then what that policy has to set, then the host tier, then how many
-workflows at a time. Each stage starts from the best of the one before. A more expensive choice has
-to earn its place: candidates of a stage stand from the simplest on, and a later one is taken only if
+workflows at a time. Each stage starts from the best of the one before. An expensive choice has to
+earn its place: candidates of a stage stand from the simplest on, and a later one is taken only if
 it is better by more than ``WORTH`` and by more than chance explains.
 """
 
@@ -115,7 +115,7 @@ def recommend(
     named = {name: replace(base, variant=make_variants([name], ["fcfs"])[0]) for name in VARIANTS}
     best = search.stage("policy and queue", named, reference=start)
     cell = best.cell
-    if cell.variant.policy in ("he", "pbkv", "pbkv-aggressive"):
+    if uses_forecasts(cell):
         for name, values in (("lookahead_steps", HORIZONS), ("gamma", GAMMAS)):
             best = search.stage(
                 name,
@@ -141,6 +141,12 @@ def recommend(
         },
     )
     return Recommendation(search.baseline, best, _concurrency(tried, slo_s), tuple(search.tried))
+
+
+def uses_forecasts(cell: GridCell) -> bool:
+    """Whether K and gamma mean anything to the policy of ``cell``."""
+    policy = POLICIES.get(cell.variant.policy)
+    return policy is not None and policy.uses_forecasts
 
 
 def _concurrency(tried: Sequence[Candidate], slo_s: float | None) -> Candidate:

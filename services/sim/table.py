@@ -39,6 +39,19 @@ _COLUMNS: dict[str, Callable[[Rows], str]] = {
 }
 
 
+_CLUSTER_COLUMNS: dict[str, Callable[[Rows], str]] = {
+    "replicas": lambda rows: f"{max(row['replicas_peak'] for row in rows)}",
+    "replica hours": _mean("replica_hours", 2),
+    "pins most / mean": lambda rows: (
+        f"{_mean('pins_most', 0)(rows)} / {_mean('pins_mean', 1)(rows)}"
+    ),
+}
+
+
+def _columns(rows: Rows) -> dict[str, Callable[[Rows], str]]:
+    return _COLUMNS | (_CLUSTER_COLUMNS if "replicas" in rows[0] else {})
+
+
 def grouped(rows: Rows) -> dict[tuple[float, str], list[dict[str, Any]]]:
     """Rows of all seeds by (pool scale, variant), in order of scale and first appearance."""
     groups: dict[tuple[float, str], list[dict[str, Any]]] = {}
@@ -52,14 +65,15 @@ def screen_table(rows: Rows) -> ScreenTable:
     table = ScreenTable(title=_title(rows), caption=_CAPTION)
     table.add_column("pool x", justify="right")
     table.add_column("variant")
-    for column in _COLUMNS:
+    columns = _columns(rows)
+    for column in columns:
         table.add_column(column, justify="right")
     scale_above = None
     for (scale, variant), group in grouped(rows).items():
         if scale_above not in (None, scale):
             table.add_section()
         scale_above = scale
-        table.add_row(f"{scale:g}", variant, *(cell(group) for cell in _COLUMNS.values()))
+        table.add_row(f"{scale:g}", variant, *(cell(group) for cell in columns.values()))
     return table
 
 
@@ -68,10 +82,11 @@ def write_page(path: Path, rows: Rows, command: Sequence[str]) -> None:
     from pbkv.report import Block, Report, Section, Series, Table, Text, line_chart, write_html
 
     groups = grouped(rows)
+    columns = _columns(rows)
     table = Table.of(
-        ("pool x", "variant", *_COLUMNS),
+        ("pool x", "variant", *columns),
         [
-            (f"{scale:g}", variant, *(cell(group) for cell in _COLUMNS.values()))
+            (f"{scale:g}", variant, *(cell(group) for cell in columns.values()))
             for (scale, variant), group in groups.items()
         ],
         caption=_CAPTION,
@@ -111,7 +126,7 @@ def _curve(
 
 def _title(rows: Rows) -> str:
     first = rows[0]
-    return (
-        f"{first['workload']}, {first['model']} on {first['gpu']}, "
-        f"{first['concurrency']} workflows at a time"
-    )
+    load = f"{first['concurrency']} workflows at a time"
+    if first.get("arrivals_per_s"):
+        load = f"{first['arrivals_per_s']:g} new workflows a second"
+    return f"{first['workload']}, {first['model']} on {first['gpu']}, {load}"

@@ -76,6 +76,33 @@ def test_a_page_holds_table_and_curves(tmp_path: Path) -> None:
     assert page.count("<svg") == 3
 
 
+def test_a_cluster_that_grows_says_what_it_cost(tmp_path: Path) -> None:
+    file = tmp_path / "rows.json"
+    done = _run(
+        *("--workflows", "40", "--kv-tokens", "4000", "--jobs", "1", "--policy", "lae"),
+        *("--replicas", "1", "--autoscale", "4", "--per-replica", "4", "--start-up", "5"),
+        *("--arrivals", "2", "--json", str(file)),
+    )
+    assert done.exit_code == 0, done.output
+    row = json.loads(file.read_text())["rows"][0]
+
+    assert row["workflows"] == 40
+    assert row["replicas_peak"] == 4
+    assert 0 < row["replica_hours"] <= 4 * row["duration_s"] / 3600
+    assert row["pins_most"] < 40
+    assert "replica hours" in done.stdout
+
+
+def test_a_cluster_of_two_has_twice_the_load_of_one(tmp_path: Path) -> None:
+    file = tmp_path / "rows.json"
+    done = _run("--replicas", "2", "--policy", "lru", "--jobs", "1", "--json", str(file))
+    row = json.loads(file.read_text())["rows"][0]
+
+    assert done.exit_code == 0, done.output
+    assert (row["concurrency"], row["workflows"]) == (144, 500)
+    assert row["pins_mean"] == 250
+
+
 def test_a_mooncake_trace_is_a_workload(tmp_path: Path) -> None:
     trace = tmp_path / "trace.jsonl"
     request = {"timestamp": 0, "input_length": 1100, "output_length": 5, "hash_ids": [1, 2, 3]}
@@ -108,6 +135,8 @@ def test_a_mooncake_trace_is_a_workload(tmp_path: Path) -> None:
         (["--access-model", "psychic"], "unknown access model 'psychic'"),
         (["--agent-graph", "[1]", "--policy", "kvflow"], "agent_graph must be a JSON object"),
         (["--json", "/proc/none/rows.json"], "cannot write"),
+        (["--policy", "oracle", "--replicas", "2"], "policy oracle is for one engine"),
+        (["--replicas", "3", "--autoscale", "2"], "max_replicas is 2, less than 3"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(words: list[str], message: str) -> None:
