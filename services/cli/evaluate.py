@@ -239,11 +239,12 @@ def _evaluate_live(checkpoint: Path, workflows: Sequence[PromptedWorkflow], mode
                     workflows,
                     states,
                     resolve_model(model),
-                    lambda done: progress.update(task, completed=done),
+                    progress=lambda done: progress.update(task, completed=done),
                 )
             )
         except (EngineError, ValueError) as problem:
-            refuse(str(problem))
+            # An engine that ended also says its last log lines.
+            refuse(str(problem).partition("\n")[0])
     for step, (now, before) in enumerate(zip(found.live, found.offline, strict=True), start=1):
         typer.echo(f"s{step}: live {now:.3f}, offline {before:.3f}, difference {now - before:+.3f}")
     outcomes = ", ".join(f"{count} {outcome}" for outcome, count in found.outcomes.items())

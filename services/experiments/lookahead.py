@@ -14,6 +14,8 @@ HORIZONS = (1, 2, 3, 4, 5)
 GAMMAS = (0.1, 0.3, 0.5, 0.7, 0.9, 1.0)
 PAPER_HORIZON = 3
 PAPER_GAMMA = 0.7
+MATTERS_POINTS = 0.5
+"""Best and worst that are less apart have no best."""
 _POLICIES = ("he", "pbkv")
 
 
@@ -64,13 +66,14 @@ def gamma_section(scope: Scope, measured: Measured) -> Section:
 
 
 def _best_is(hits: Sequence[Sample], values: Sequence[float], paper: float, name: str) -> Claim:
-    """Whether the paper's best value is ours, or one that seeds cannot tell from it."""
+    """Whether the paper's best value is ours, or one that seeds cannot tell from it; where values
+    differ at all."""
     best = max(range(len(hits)), key=lambda place: hits[place].mean)
     behind = hits[best].minus(hits[values.index(paper)])
     spread = hits[best].mean - min(hit.mean for hit in hits)
     return Claim(
         f"{name} = {paper:g} gives the best hit rate",
-        behind.mean <= 2.0 * behind.error,
+        spread >= MATTERS_POINTS and behind.mean <= 2.0 * behind.error,
         f"{name} = {values[best]:g} does with {hits[best].mean:.1f} %, {behind.mean:.1f} ± "
         f"{behind.error:.1f} points above {paper:g}; best and worst are {spread:.1f} apart",
     )

@@ -31,7 +31,8 @@ from pbkv.settings import PolicySettings
 from services.engine import EngineOptions, EngineProcess
 from services.ports import free_port
 
-READY_TIMEOUT_S = 300.0
+READY_TIMEOUT_S = 600.0
+ANSWER_TOKENS = 16
 _REQUEST_TIMEOUT_S = 600.0
 _POLL_S = 0.5
 _QUIET_POLLS = 6
@@ -75,7 +76,7 @@ async def live_accuracy(
     model_path: Path,
     *,
     at_a_time: int = 4,
-    answer_tokens: int = 8,
+    answer_tokens: int = ANSWER_TOKENS,
     progress: Callable[[int], None] = lambda calls: None,
 ) -> tuple[tuple[float, ...], dict[str, int]]:
     """Accuracy per step as the engine reports it, and its forecasts by outcome.
@@ -110,13 +111,20 @@ async def compare(
     workflows: Sequence[PromptedWorkflow],
     states: Sequence[NDArray[np.float16]] | None,
     model_path: Path,
+    *,
+    answer_tokens: int = ANSWER_TOKENS,
     progress: Callable[[int], None] = lambda calls: None,
 ) -> LiveAccuracies:
-    """Both accuracies. The engine reports its last forecasts: at most that many calls compare."""
+    """Both accuracies. The engine reports its last forecasts: at most that many calls compare.
+
+    A forecast that comes after the next call is none, so answers must take as long as forecasts do.
+    """
     calls = sum(len(workflow.calls) for workflow in workflows)
     if calls > WINDOW:
         raise ValueError(f"{calls} calls; live accuracy is that of the last {WINDOW}")
-    live, outcomes = await live_accuracy(checkpoint, workflows, model_path, progress=progress)
+    live, outcomes = await live_accuracy(
+        checkpoint, workflows, model_path, answer_tokens=answer_tokens, progress=progress
+    )
     offline = offline_accuracy(checkpoint, workflows, states)
     return LiveAccuracies(live, offline, calls, outcomes)
 

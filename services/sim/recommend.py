@@ -119,12 +119,7 @@ def recommend(
         for name, values in (("lookahead_steps", HORIZONS), ("gamma", GAMMAS)):
             best = search.stage(
                 name,
-                {
-                    f"{name} {value:g}": replace(
-                        cell, settings=replace(cell.settings, **{name: value})
-                    )
-                    for value in values
-                },
+                {f"{name} {value:g}": _with(cell, name, value) for value in values},
             )
             cell = best.cell
     best = search.stage(
@@ -141,6 +136,11 @@ def recommend(
         },
     )
     return Recommendation(search.baseline, best, _concurrency(tried, slo_s), tuple(search.tried))
+
+
+def _with(cell: GridCell, setting: str, value: float) -> GridCell:
+    settings = replace(cell.settings, **{setting: value})  # type: ignore[arg-type]
+    return replace(cell, settings=settings)
 
 
 def uses_forecasts(cell: GridCell) -> bool:

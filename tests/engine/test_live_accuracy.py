@@ -16,7 +16,7 @@ from services.models import resolve_model
 from services.predict.encoder import PromptEncoder
 from services.predict.live import compare
 
-TRAINING, SERVED = 300, 40
+TRAINING, SERVED = 300, 100
 
 
 def told_workflow(name, rng):
@@ -53,8 +53,17 @@ def test_live_accuracy_is_the_offline_accuracy(tmp_path, device):
     checkpoint = tmp_path / "checkpoint"
     save_network(checkpoint, network, "graphsage", "", split.vocabulary, "layer 1")
 
-    found = asyncio.run(compare(checkpoint, workflows[TRAINING:], states[TRAINING:], model_path))
+    found = asyncio.run(
+        compare(
+            checkpoint,
+            workflows[TRAINING:],
+            states[TRAINING:],
+            model_path,
+            # The model is far faster than a real one, and a forecast must not be late.
+            answer_tokens=64,
+        )
+    )
 
     assert found.offline[0] > 0.9, "the hidden state says who is next; the agents alone do not"
     assert found.largest_difference <= 0.02
-    assert found.outcomes["failed"] == 0
+    assert found.outcomes.get("failed", 0) == 0

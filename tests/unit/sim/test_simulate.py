@@ -20,7 +20,7 @@ GOLDEN = {
     "pbkv": (91344, 84832),
     "pbkv-aggressive": (92176, 130992),
     "session": (41440, 132560),
-    "oracle": (96256, 77744),
+    "oracle": (96096, 82800),
     "oracle-predictor": (86528, 88960),
     "unlimited": (133872, 0),
 }

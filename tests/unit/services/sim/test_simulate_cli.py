@@ -95,12 +95,13 @@ def test_a_cluster_that_grows_says_what_it_cost(tmp_path: Path) -> None:
 
 def test_a_cluster_of_two_has_twice_the_load_of_one(tmp_path: Path) -> None:
     file = tmp_path / "rows.json"
-    done = _run("--replicas", "2", "--policy", "lru", "--jobs", "1", "--json", str(file))
+    words = ("--replicas", "2", "--policy", "lru", "--workflows", "20", "--jobs", "1")
+    done = _run(*words, "--json", str(file))
     row = json.loads(file.read_text())["rows"][0]
 
     assert done.exit_code == 0, done.output
-    assert (row["concurrency"], row["workflows"]) == (144, 500)
-    assert row["pins_mean"] == 250
+    assert row["concurrency"] == 144
+    assert row["pins_mean"] == 10
 
 
 def test_a_mooncake_trace_is_a_workload(tmp_path: Path) -> None:
