@@ -192,7 +192,7 @@ def test_ctrl_c_writes_the_report(tmp_path):
         argv, cwd=ROOT, env={**os.environ}, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
     try:
-        assert started.wait(60)
+        assert started.wait(240)
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=60)
     finally:

@@ -1,7 +1,5 @@
 """The measure of the load generator itself: known times come out as they are."""
 
-import pytest
-
 from loadgen.overhead import CALLS, measure_overhead
 
 
@@ -13,4 +11,3 @@ async def test_a_small_one():
     # An answer cannot come before it was sent.
     assert row["ttft_error_mean_ms"] >= 0
     assert row["lag_p50_ms"] <= row["lag_p99_ms"] <= row["lag_max_ms"]
-    assert row["steady_calls_per_s"] == pytest.approx(100, rel=0.6)
