@@ -189,6 +189,11 @@ class TestEnd:
             assert (view["step"], view["epoch"]) == (1, 1)
 
 
+async def all_counted(router):
+    views = (await router.http.get("/v1/workflows")).json()["data"]
+    return all(view["prompt_tokens"] > 0 for view in views)
+
+
 class TestWorkflowsApi:
     async def test_start(self, fleet, router):
         answer = await router.http.post(
@@ -235,6 +240,8 @@ class TestWorkflowsApi:
     async def test_list(self, router):
         for i in range(3):
             await router.chat(f"w{i}")
+        # What an answer used is counted behind it, and counts as a sign of life.
+        await eventually(lambda: all_counted(router))
         await router.http.delete("/v1/workflows/w1")
         listed = (await router.http.get("/v1/workflows", params={"limit": 2})).json()
         assert [view["id"] for view in listed["data"]] == ["w1", "w2"]
