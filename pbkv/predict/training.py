@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -63,6 +64,19 @@ def train_network(
     Everything random comes from ``seed``, but for the initial weights, which the network has.
     """
     plan = plan or TrainingPlan()
+    with _deterministic():
+        return _train(network, training, validation, transitions, seed, plan, progress)
+
+
+def _train(
+    network: Network,
+    training: Examples,
+    validation: Examples,
+    transitions: NDArray[np.float32],
+    seed: int,
+    plan: TrainingPlan,
+    progress: Progress,
+) -> TrainingResult:
     rng = torch.Generator().manual_seed(seed)
     torch.manual_seed(seed)  # Dropout has no generator of its own.
     network.fit_inputs(training.prefixes, transitions)
@@ -97,6 +111,17 @@ def train_network(
     network.load_state_dict(best_weights)
     network.eval()
     return TrainingResult(epoch, best_epoch, best_loss)
+
+
+@contextmanager
+def _deterministic() -> Iterator[None]:
+    """Sums of gradients in a fixed order: with several threads it is else that of their arrival."""
+    before = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before)
 
 
 def forecast_loss(outputs: Outputs, targets: torch.Tensor) -> torch.Tensor:

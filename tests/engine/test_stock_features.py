@@ -96,22 +96,27 @@ def test_an_overlong_prompt_is_refused(lae, prompts):
     assert "context length" in answer.text
 
 
-@pytest.mark.parametrize("kind", ["stock", "lae"])
-def test_concurrent_requests_share_a_prefix(kind, request, prompts):
-    client = request.getfixturevalue(kind)
-    client.flush()
-    shared = prompts.new(512)
-    client.generate(shared, "seed" if kind == "lae" else None)
-    tails = [prompts.new(64) for _ in range(6)]
-    replies = [None] * len(tails)
+def test_concurrent_requests_share_a_prefix(lae, stock, prompts):
+    for client, workflows in ((stock, False), (lae, True)):
+        client.flush()
+        shared = prompts.new(512)
+        client.generate(shared, "seed" if workflows else None)
+
+        replies = at_once(client, [shared + prompts.new(64) for _ in range(6)], workflows)
+
+        assert [reply.cached_tokens for reply in replies] == [512] * 6
+
+
+def at_once(client, asked, workflows):
+    """Replies to prompts that are sent together, each of a workflow of its own if at all."""
+    replies = [None] * len(asked)
 
     def ask(i):
-        replies[i] = client.generate(shared + tails[i], f"w{i}" if kind == "lae" else None)
+        replies[i] = client.generate(asked[i], f"w{i}" if workflows else None)
 
-    threads = [threading.Thread(target=ask, args=(i,)) for i in range(len(tails))]
+    threads = [threading.Thread(target=ask, args=(i,)) for i in range(len(asked))]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(120)
-
-    assert [reply.cached_tokens for reply in replies] == [512] * len(tails)
+    return replies
