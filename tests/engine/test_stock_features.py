@@ -5,7 +5,6 @@ import re
 import threading
 
 import httpx
-import pytest
 
 
 def test_replies_are_those_of_stock(stock, lae, prompts):
