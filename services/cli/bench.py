@@ -22,7 +22,12 @@ Rows = Sequence[dict[str, Any]]
 
 _console = Console(stderr=True)
 
-app = typer.Typer(no_args_is_help=True, help="Measure policies side by side.")
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    help="Measure policies side by side.",
+)
 
 
 @app.callback()

@@ -17,7 +17,12 @@ if TYPE_CHECKING:
     from services.experiments.measured import Row
     from services.sim.grid import GridCell
 
-app = typer.Typer(no_args_is_help=True, help="Reproduce the paper in simulation.")
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    help="Reproduce the paper in simulation.",
+)
 
 _POLICY_NODES = (1000, 50_000)
 _POLICY_REPEATS = 100

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import socket
 import subprocess
@@ -9,7 +10,9 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
 
+from services.cli.lazy import COMMANDS
 from services.ports import free_port
 from services.stack.launch import from_json, to_json
 from services.stack.settings import StackSettings
@@ -42,6 +45,15 @@ def test_version(tmp_path: Path) -> None:
     done = pbkv(tmp_path, "version")
     assert done.returncode == 0
     assert done.stdout.startswith("pbkv 0.")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_explains_itself(name: str) -> None:
+    module, _, attribute = COMMANDS[name][0].partition(":")
+    top = typer.main.get_command(getattr(importlib.import_module(module), attribute))
+    for command in (top, *getattr(top, "commands", {}).values()):
+        with command.make_context(f"pbkv {name}", [], resilient_parsing=True) as context:
+            assert f"Usage: pbkv {name}" in command.get_help(context)
 
 
 @pytest.mark.parametrize(
