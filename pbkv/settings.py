@@ -66,7 +66,7 @@ class PolicySettings:
     shadow_checkpoint: str = ""
     forecast_noise: float = 0.0
     queue: str = ""
-    queue_cached_weight: float = 2.0
+    queue_cached_weight: float = 4.0
     queue_remaining_weight: float = 0.5
     queue_max_wait_s: float = 120.0
     queue_knowledge: bool = True

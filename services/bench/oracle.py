@@ -43,6 +43,12 @@ class OraclePredictor:
         self._steps = steps
         self.agents = tuple(sorted({agent for script in scripts.values() for agent in script}))
         self._column = {agent: column for column, agent in enumerate(self.agents)}
+        self._remaining = np.zeros(0, dtype=np.float32)
+
+    @property
+    def remaining_calls(self) -> NDArray[np.float32]:
+        """Calls that the scripts still hold, (B,), for the prefixes of the last forecast."""
+        return self._remaining
 
     def forecast(
         self, prefixes: Sequence[Sequence[str]], hidden_states: NDArray[np.float32]
@@ -59,8 +65,10 @@ class OraclePredictor:
         """Distributions (B, K, V+1) that are 0 or 1."""
         end = len(self.agents)
         forecasts = np.zeros((len(prefixes), self._steps, end + 1), dtype=np.float32)
+        self._remaining = np.zeros(len(prefixes), dtype=np.float32)
         for row, (workflow_id, prefix) in enumerate(zip(workflow_ids, prefixes, strict=True)):
             following = self._following(workflow_id, prefix)
+            self._remaining[row] = len(following)
             for step in range(self._steps):
                 column = self._column[following[step]] if step < len(following) else end
                 forecasts[row, step, column] = 1.0
@@ -69,7 +77,7 @@ class OraclePredictor:
     def _following(self, workflow_id: str, prefix: Sequence[str]) -> Sequence[str]:
         script = self._scripts.get(workflow_id, ())
         done = len(prefix)
-        return script[done : done + self._steps] if list(prefix) == list(script[:done]) else ()
+        return script[done:] if list(prefix) == list(script[:done]) else ()
 
 
 def write_scripts(path: Path, scripts: Mapping[str, Sequence[str]]) -> None:

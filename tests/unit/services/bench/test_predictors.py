@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from pbkv.errors import SettingsError
+from pbkv.forecast import RemainingCallsPredictor
 from pbkv.predict import make_predictor
 from pbkv.predict.worker import ForecastRequest, ForecastWorker
 from pbkv.settings import PolicySettings
@@ -56,6 +57,15 @@ def test_the_oracle_sees_the_end_and_nothing_beyond():
 
     assert oracle.agents == ("A", "B")
     assert after_first.tolist() == [[0, 1, 0], [0, 0, 1], [0, 0, 1]]
+
+
+def test_the_oracle_knows_how_many_calls_are_left_beyond_its_steps():
+    oracle = OraclePredictor({"w": ["A", "B", "A", "B"]}, steps=1)
+
+    oracle.forecast_workflows(["w", "w", "other"], [["A"], ["A", "B", "A", "B"], ["A"]], NOTHING)
+
+    assert isinstance(oracle, RemainingCallsPredictor)
+    assert oracle.remaining_calls.tolist() == [3, 0, 0]
 
 
 @pytest.mark.parametrize(("workflow", "prefix"), [("other", ["A"]), ("w", ["B"]), ("w", ["A"] * 9)])
