@@ -245,12 +245,15 @@ class EvictionPolicy(ABC):
         index = self._index[tier]
         stuck: dict[int, CacheNode] = {}
         self._stuck[tier] = stuck
+        last: CacheNode | None = None
         try:
             while released[tier] < enough and (node := index.peek()) is not None:
-                yield node
-                if node in index:
+                if node is last:
                     index.discard(node)
                     stuck[node.node_id] = node
+                    continue
+                last = node
+                yield node
         finally:
             for node in stuck.values():
                 index.add(node)

@@ -80,25 +80,28 @@ class LazyHeap(Generic[Item]):
         """The first item and its priority, or None. It stays in."""
         if self._fallen:
             self.settle()
+        # Bound once: an eviction asks for every one of its victims.
+        main, aside = self._heap, self._aside
+        items, recorded_of, priority_of = self.items, self._recorded, self._priority
         while True:
-            heap, aside = self._heap, self._aside
-            if aside and (not heap or aside[0] < heap[0]):
+            heap = main
+            if aside and (not main or aside[0] < main[0]):
                 heap = aside
-            elif not heap:
+            elif not main:
                 return None
             recorded, number = heap[0]
-            if self._recorded.get(number) is not recorded:
+            if recorded_of.get(number) is not recorded:
                 heapq.heappop(heap)
                 continue
-            item = self.items.get(number)
+            item = items.get(number)
             if item is None:
                 heapq.heappop(heap)
-                del self._recorded[number]
+                del recorded_of[number]
                 continue
-            current = self._priority(item)
+            current = priority_of(item)
             if current == recorded:
                 return recorded, item
-            self._recorded[number] = current
+            recorded_of[number] = current
             heapq.heapreplace(heap, (current, number))
             if not aside and heap[0][0] is current:
                 return current, item

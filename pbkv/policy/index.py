@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any
 
 from pbkv.policy.heap import LazyHeap
@@ -17,9 +18,8 @@ Place = tuple[Rank, float, int]
 """Rank, key and id of a node: where it stands among candidates."""
 
 
-def recency(node: CacheNode) -> float:
-    """Orders nodes of one rank: the one accessed longest ago goes first."""
-    return node.last_access_s
+recency: Callable[[CacheNode], float] = attrgetter("last_access_s")
+"""Orders nodes of one rank: the one accessed longest ago goes first."""
 
 
 def _newest_first(node: CacheNode) -> float:
