@@ -25,6 +25,8 @@ class PolicySettings:
     ``lookahead_steps`` is K and ``gamma`` the confidence decay of eq. (2). ``access_model`` is
     ``direct``, ``inherit`` or ``learned``; ``inherits`` is for the second, a JSON object from an
     agent to the list of agents that inherit what it accessed. ``tie_rule`` orders equal scores.
+    ``eviction_unit`` is ``node`` for whole nodes of the tree, as stock evicts, or ``page`` for no
+    more of the end of a node than is needed, see :mod:`pbkv.policy.eviction_unit`.
     ``agent_graph`` is KVFlow's static graph, a JSON object from an agent to the list of agents that
     may follow it; ``aggressive_rho`` the share of the device pool that ``pbkv-aggressive`` may
     displace.
@@ -59,6 +61,7 @@ class PolicySettings:
     agent_graph: str = ""
     aggressive_rho: float = 0.2
     tie_rule: str = "recency"
+    eviction_unit: str = "node"
     predictor: str = "markov"
     predictor_checkpoint: str = ""
     predictor_reload_s: float = 2.0

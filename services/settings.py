@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pbkv.errors import SettingsError
 from pbkv.policy import make_policy
+from pbkv.policy.eviction_unit import EvictionUnit
 from pbkv.settings import ENV_PREFIX, PBKV_QUEUE, PolicySettings
 from services.engine import CacheBackend, Device, EngineOptions, InvalidEngineOptions
 from services.errors import InvalidReplicaSettings
@@ -18,7 +19,8 @@ from services.registration import ReplicaIdentity
 Positive = Annotated[int, Field(ge=1)]
 
 DEFAULT_POLICY = "pbkv"
-"""What a stack runs unless told otherwise, with the queue order of the same name."""
+"""What a stack runs unless told otherwise, with the queue order of the same name and eviction by
+pages: every other policy is there to be compared with stock, which evicts whole nodes."""
 
 
 class ReplicaSettings(BaseModel):
@@ -85,6 +87,7 @@ class ReplicaSettings(BaseModel):
         try:
             policy = policy_settings(
                 {
+                    "eviction_unit": _eviction_unit(self.policy),
                     **self.policy_options,
                     "policy": self.policy,
                     "queue": PBKV_QUEUE if ours else "",
@@ -121,6 +124,10 @@ class ReplicaSettings(BaseModel):
         """What a replica that listens on ``port`` says of itself."""
         url = f"http://{self.advertised_host or self.host}:{port}"
         return ReplicaIdentity(replica_id, url, self.model_name, epoch)
+
+
+def _eviction_unit(policy: str) -> EvictionUnit:
+    return EvictionUnit.PAGE if policy == DEFAULT_POLICY else EvictionUnit.NODE
 
 
 def policy_settings(options: Mapping[str, object]) -> PolicySettings:

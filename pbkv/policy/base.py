@@ -12,6 +12,7 @@ from typing import ClassVar, Protocol
 from pbkv.events import WorkflowEvent
 from pbkv.forecast import Forecast
 from pbkv.invocation import Invocation
+from pbkv.policy.eviction_unit import EvictionUnit
 from pbkv.policy.index import EvictionIndex, Place, Rank
 from pbkv.policy.node import CacheNode, Tier
 from pbkv.policy.tag import UNTAGGED, Tag, TagTable
@@ -72,6 +73,7 @@ class EvictionPolicy(ABC):
 
     def __init__(self, settings: PolicySettings) -> None:
         self.settings = settings
+        self._unit = EvictionUnit.of(settings.eviction_unit)
         self.workflows = WorkflowRegistry(
             idle_timeout_s=settings.idle_timeout_s,
             max_active=settings.max_workflows,
@@ -258,6 +260,20 @@ class EvictionPolicy(ABC):
             for node in stuck.values():
                 index.add(node)
             self._stuck[tier] = {}
+
+    def kept_tokens(
+        self, victim: CacheNode, needed_tokens: int, *, pool_tokens: int, page_size: int
+    ) -> int:
+        """Tokens at the beginning of ``victim`` that the caller cuts off and keeps before it evicts
+        the rest, by the unit of the settings; 0 if all of it goes, as all that retired does.
+
+        Arguments as of :meth:`EvictionUnit.kept_tokens`.
+        """
+        if self._unit is EvictionUnit.NODE or self.explain(victim) is EvictionReason.RETIRED:
+            return 0
+        return self._unit.kept_tokens(
+            victim.num_tokens, needed_tokens, pool_tokens=pool_tokens, page_size=page_size
+        )
 
     def candidates(self, tier: Tier) -> list[CacheNode]:
         """All candidates of ``tier`` in eviction order, for inspection."""

@@ -16,6 +16,7 @@ from pbkv.sglang.requests import invocation_of
 
 if TYPE_CHECKING:
     from sglang.srt.managers.schedule_batch import Req
+    from sglang.srt.mem_cache.base_prefix_cache import EvictParams
     from sglang.srt.mem_cache.cache_init_params import CacheInitParams
 
     from pbkv.sglang.tree import PolicyTreeCore
@@ -86,6 +87,16 @@ class PolicyRadixCache(UnifiedRadixCache):
     def loads_are_synchronous(self) -> bool:
         """Whether a load is complete when it was started, as on a CPU."""
         return str(self.tree_core.device).startswith("cpu")
+
+    def evict_for_alloc(self, params: EvictParams, **kwargs: Any) -> Any:
+        # What the walk is asked for is all there is; it is stopped when the allocation fits. Only
+        # here is known how much that takes.
+        full = self.components[BASE_COMPONENT_TYPE]
+        full.wanted_free_tokens = self.free_device_tokens() + params.num_tokens
+        try:
+            return super().evict_for_alloc(params, **kwargs)
+        finally:
+            full.wanted_free_tokens = None
 
     @contextmanager
     def evicting_at_most_active(self, num_tokens: int) -> Iterator[None]:

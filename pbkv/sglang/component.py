@@ -33,6 +33,9 @@ class PolicyFullComponent(FullComponent):
         self._recorder = binding.recorder
         self._victims = self.policy.next_victims(0, Tier.DEVICE)
         self._evict_s = 0.0
+        self._pool_tokens = params.token_to_kv_pool_allocator.size
+        # Of an eviction for an allocation: the tokens that must be free for it to fit.
+        self.wanted_free_tokens: int | None = None
         # None: anything may go. Else a prefetch is making room, and this is what it may still take
         # of active cache, in tokens.
         self.active_allowance: int | None = None
@@ -57,9 +60,28 @@ class PolicyFullComponent(FullComponent):
         start_s = time.perf_counter()
         victim = next(self._victims, None)
         self._evict_s += time.perf_counter() - start_s
-        if victim is None or not self._may_go(victim):
+        if victim is None:
             return None
-        return victim.node_id
+        self._spare_beginning(victim, tracker[self.component_type], cache_actions)
+        return victim.node_id if self._may_go(victim) else None
+
+    def _spare_beginning(self, victim: CacheNode, freed_tokens: int, cache_actions: Any) -> None:
+        """Cut off what of ``victim`` may stay, as a node above it. The victim keeps its id."""
+        if self.wanted_free_tokens is None:
+            needed_tokens = self._evict_device_request_cnt - freed_tokens
+        else:
+            needed_tokens = self.wanted_free_tokens - self.cache.free_device_tokens()
+        kept_tokens = self.policy.kept_tokens(
+            victim,
+            needed_tokens,
+            pool_tokens=self._pool_tokens,
+            page_size=self.tree_core.page_size,
+        )
+        if kept_tokens:
+            node = self.tree_core.node_by_id(victim.node_id)
+            _, action = self.tree_core._split_node(node.key, node, kept_tokens)
+            if action is not None:
+                cache_actions.append(action)
 
     def _may_go(self, victim: CacheNode) -> bool:
         if self.active_allowance is None or (victim.retired and not victim.waiting):

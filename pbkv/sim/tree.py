@@ -195,6 +195,11 @@ class SimulatedTree:
                 victim = next(victims, None)
                 if victim is None:
                     return False
+                kept_tokens = self.policy.kept_tokens(
+                    victim, needed, pool_tokens=self.device_tokens, page_size=self.page_size
+                )
+                if kept_tokens:
+                    self._split(victim, victim.start + kept_tokens // self.page_size)  # type: ignore[arg-type,attr-defined]
                 if active_allowance is not None and (not victim.retired or victim.waiting):
                     active_allowance -= victim.num_tokens
                     if active_allowance < 0:

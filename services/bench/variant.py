@@ -2,8 +2,8 @@
 
 A variant is written ``POLICY[+SETTING...][/QUEUE]``: ``lae``, ``session/lpm``,
 ``he+learned+newest/pbkv``, ``he+oracle+gamma=0.9``. A setting is the name of an access model, of a
-tie rule or of a predictor, which are all different, or ``name=value`` for any other setting of the
-policy.
+tie rule, of a predictor or of an eviction unit, which are all different, or ``name=value`` for any
+other setting of the policy.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 from pbkv.errors import SettingsError
 from pbkv.policy import POLICIES, make_policy
 from pbkv.policy.access_model import ACCESS_MODELS
+from pbkv.policy.eviction_unit import EvictionUnit
 from pbkv.policy.he import TieRule
 from pbkv.settings import ENV_PREFIX, PBKV_QUEUE, PolicySettings
 from services.bench.drive import Anonymous, Invocations, Lifecycle, Sessions
@@ -30,6 +31,7 @@ _WORDS: Mapping[str, str] = {
     **dict.fromkeys(ACCESS_MODELS, "access_model"),
     **dict.fromkeys(TieRule, "tie_rule"),
     **dict.fromkeys(PREDICTOR_NAMES, "predictor"),
+    **dict.fromkeys(EvictionUnit, "eviction_unit"),
 }
 """What may stand alone after a plus, and the setting that it is a value of."""
 

@@ -37,9 +37,9 @@ def bench() -> None:
 
 _VARIANTS_HELP = """Comma list of variants, POLICY[+SETTING...][/QUEUE]: he, session/lpm,
 he+learned+newest/pbkv, he+oracle+gamma=0.9. A setting is an access model (direct, inherit,
-learned), a tie rule (recency, newest, oldest-workflow), a predictor (none, markov, trained, oracle)
-or name=value of any other policy setting. Policies: lru, kvflow, lae, he, pbkv, pbkv-aggressive,
-and the stock engine's stock-lru and session."""
+learned), a tie rule (recency, newest, oldest-workflow), a predictor (none, markov, trained,
+oracle), an eviction unit (node, page) or name=value of any other policy setting. Policies: lru,
+kvflow, lae, he, pbkv, pbkv-aggressive, and the stock engine's stock-lru and session."""
 
 
 @app.command()

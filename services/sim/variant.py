@@ -1,7 +1,7 @@
 """What a simulation compares, by the same names as the benchmark on the real engine.
 
 ``POLICY[+SETTING...][/QUEUE]``: ``lae``, ``session/lpm``, ``he+learned+newest/pbkv``,
-``pbkv+gamma=0.9``. A setting is an access model, a tie rule, or ``name=value``.
+``pbkv+gamma=0.9``. A setting is an access model, a tie rule, an eviction unit, or ``name=value``.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from pbkv.errors import SettingsError
 from pbkv.policy.access_model import ACCESS_MODELS
+from pbkv.policy.eviction_unit import EvictionUnit
 from pbkv.policy.he import TieRule
 from pbkv.settings import ENV_PREFIX, PBKV_QUEUE, PolicySettings
 from pbkv.sim.session import SessionPolicy
@@ -20,6 +21,7 @@ from pbkv.sim.waiting import QUEUES
 _WORDS: Mapping[str, str] = {
     **dict.fromkeys(ACCESS_MODELS, "access_model"),
     **dict.fromkeys(TieRule, "tie_rule"),
+    **dict.fromkeys(EvictionUnit, "eviction_unit"),
 }
 
 

@@ -164,27 +164,36 @@ class Driver:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("policy", "page_size", "host_ratio", "access_model"),
+    ("policy", "page_size", "host_ratio", "access_model", "unit"),
     [
-        ("lae", 1, 2.0, "direct"),
-        ("lae", 16, 0.0, "direct"),
-        ("kvflow", 16, 2.0, "direct"),
-        ("he", 16, 1.5, "learned"),
-        ("he", 1, 2.0, "direct"),
-        ("pbkv", 16, 2.0, "direct"),
-        ("pbkv-aggressive", 1, 2.0, "direct"),
+        ("lae", 1, 2.0, "direct", "node"),
+        ("lae", 16, 0.0, "direct", "page"),
+        ("kvflow", 16, 2.0, "direct", "node"),
+        ("he", 16, 1.5, "learned", "node"),
+        ("he", 1, 2.0, "direct", "page"),
+        ("pbkv", 16, 2.0, "direct", "page"),
+        ("pbkv-aggressive", 1, 2.0, "direct", "page"),
     ],
 )
-def test_tree_and_policy_agree_after_every_step(policy, page_size, host_ratio, access_model):
+def test_tree_and_policy_agree_after_every_step(
+    policy, page_size, host_ratio, access_model, unit, monkeypatch
+):
     settings = PolicySettings(
         policy=policy,
         max_workflows=4,
         max_retired_workflows=2,
         access_model=access_model,
+        eviction_unit=unit,
         agent_graph=GRAPH,
     )
     harness = Harness(settings, 40 * max(page_size, 6), page_size, host_ratio)
     driver = Driver(harness, seed=page_size + len(policy))
+    kept_tokens, kept = harness.policy.kept_tokens, []
+    monkeypatch.setattr(
+        harness.policy,
+        "kept_tokens",
+        lambda *args, **sizes: kept.append(kept_tokens(*args, **sizes)) or kept[-1],
+    )
     waited = 0
     try:
         for number in range(STEPS):
@@ -200,6 +209,7 @@ def test_tree_and_policy_agree_after_every_step(policy, page_size, host_ratio, a
         harness.close()
 
     assert min(driver.done.values()) > 0
+    assert any(kept) == (unit == "page")
     evicted = harness.recorder.by_reason
     assert evicted[EvictionReason.RECENCY]
     assert bool(evicted[EvictionReason.RETIRED]) == (policy != "kvflow")

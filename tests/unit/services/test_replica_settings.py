@@ -55,6 +55,19 @@ def test_the_queue_pbkv_is_the_plug_ins_and_any_other_the_engines() -> None:
     assert (options.policy.queue, options.schedule_policy) == ("pbkv", None)
 
 
+@pytest.mark.parametrize(
+    ("policy", "options", "unit"),
+    [("pbkv", {}, "page"), ("pbkv", {"eviction_unit": "node"}, "node"), ("lru", {}, "node")],
+)
+def test_the_default_policy_evicts_pages_and_those_to_compare_with_whole_nodes(
+    policy: str, options: dict[str, str], unit: str
+) -> None:
+    settings = replica_settings({**MINIMAL, "policy": policy, "policy_options": options})
+    engine = settings.engine_options(model_path=Path("/models/tiny"), replica_id="r7", port=33700)
+
+    assert engine.policy.eviction_unit == unit
+
+
 def test_settings_survive_the_trip_through_json() -> None:
     settings = replica_settings({**MINIMAL, "cpu_cores": ["0"], "log_dir": "/logs"})
     assert replica_settings(settings.model_dump(mode="json")) == settings

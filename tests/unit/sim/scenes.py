@@ -28,9 +28,11 @@ COSTS = GpuCosts(
 )
 
 
-def tree(policy: str = "lru", *, device_tokens: int = 400, host_tokens: int = 0) -> SimulatedTree:
+def tree(
+    policy: str = "lru", *, device_tokens: int = 400, host_tokens: int = 0, unit: str = "node"
+) -> SimulatedTree:
     return SimulatedTree(
-        make_policy(PolicySettings(policy=policy)),
+        make_policy(PolicySettings(policy=policy, eviction_unit=unit)),
         page_size=PAGE,
         device_tokens=device_tokens,
         host_tokens=host_tokens,

@@ -49,6 +49,20 @@ def test_a_prompt_is_found_as_far_as_it_agrees() -> None:
     assert tree_problems(cache) == []
 
 
+@pytest.mark.parametrize(("unit", "found", "evicted"), [("node", 0, 40), ("page", 8, 8)])
+def test_a_victim_is_cut_to_what_is_needed(unit: str, found: int, evicted: int) -> None:
+    cache = tree(device_tokens=60, unit=unit)
+    _store(cache, _prompt((1, 40)))
+    _store(cache, _prompt((2, 20)))
+
+    assert cache.make_room(8)
+
+    assert cache.match(_prompt((1, 40)), 10).device_pages == found
+    assert cache.match(_prompt((2, 20)), 5).device_pages == 5
+    assert sum(cache.evicted.values()) == evicted
+    assert tree_problems(cache) == []
+
+
 def test_leaves_go_first_the_oldest_of_them() -> None:
     cache = tree(device_tokens=60)
     _store(cache, _prompt((1, 20), (2, 20)))
