@@ -4,6 +4,8 @@ MODEL ?= smollm2
 REPLICAS ?= 2
 PORT ?= 8000
 POLICY ?= pbkv
+# Processes that share the tests. More than two start engines faster than two cores can run them.
+JOBS ?= 2
 # Further options: `make up ARGS="--redis-url redis://host:6379"`, `make test ARGS="-k pins"`.
 ARGS ?=
 
@@ -22,8 +24,8 @@ install: ## create .venv with the engine for CPUs; nothing to do if it is curren
 up: install ## start the stack: MODEL=smollm2 REPLICAS=2 PORT=8000 POLICY=pbkv ARGS=
 	@exec $(BIN)/pbkv up --model "$(MODEL)" --replicas "$(REPLICAS)" --port "$(PORT)" --policy "$(POLICY)" $(ARGS)
 
-test: install ## run every test, the real engine included: ARGS="-k name"
-	@exec $(BIN)/python -m pytest $(ARGS)
+test: install agents ## run every test, engine and frameworks included: ARGS="-k name" JOBS=2
+	@exec $(BIN)/python -m pytest -n "$(JOBS)" $(ARGS)
 
 check: install ## format, lint, types, import rules
 	$(BIN)/ruff format --check .
@@ -34,7 +36,7 @@ check: install ## format, lint, types, import rules
 demo: install ## compare LRU with PBKV on two stacks, with a page to read: ARGS=
 	@exec $(BIN)/pbkv load demo $(ARGS)
 
-agents: ## create .venv-agents with LangGraph, AutoGen and CrewAI, for their tests and programs
+agents: ## create .venv-agents with LangGraph, AutoGen and CrewAI; nothing to do if it is current
 	@PYTHON="$(PYTHON)" scripts/install_agents.sh
 
 paper: install ## the paper's tables and figures, simulated, into out/paper: ARGS=

@@ -4,6 +4,7 @@
 
     LoadError
       BadLoad             an option, a workload or a results file cannot be used
+      DownloadFailed      a data set could not be fetched whole
       TargetUnusable      the endpoint cannot be measured at all, said before any load is sent
 
 What goes wrong with a single call is no exception but a sample: see :mod:`loadgen.records`.
@@ -20,6 +21,10 @@ class LoadError(PbkvError):
 
 class BadLoad(LoadError):
     """An option, a workload or a results file cannot be used."""
+
+
+class DownloadFailed(LoadError):
+    """A data set could not be fetched, or is not the pinned one; nothing was put in its place."""
 
 
 class TargetUnusable(LoadError):

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from loadgen.records import RunRecords, WorkflowState
+from loadgen.records import MEANINGS, ErrorKind, RunRecords, WorkflowState
 from loadgen.summary import rows, transitions, ttfts
 from loadgen.table import number
 from loadgen.timeline import hit_rate_over_time, phases_of
@@ -157,4 +157,8 @@ def _transition_table(pairs: Sequence[dict[str, Any]]) -> Table:
 def _errors(total: dict[str, Any]) -> Block:
     if not total["errors_by_kind"]:
         return Text("No call failed.")
-    return Table.of(("kind", "calls"), list(total["errors_by_kind"].items()))
+    return Table.of(
+        ("kind", "calls", "what it means"),
+        [(kind, n, MEANINGS[ErrorKind(kind)]) for kind, n in total["errors_by_kind"].items()],
+        caption="A workflow ends with its first failed call.",
+    )

@@ -18,21 +18,31 @@ class ErrorKind(StrEnum):
     TIMEOUT = "timeout"
     TLS = "tls"
     KEY = "key"
-    """401 or 403."""
     LIMITED = "limited"
-    """429, also after waiting as told."""
     UNAVAILABLE = "unavailable"
-    """503, also after waiting as told."""
     CLIENT = "4xx"
     SERVER = "5xx"
     BROKEN_STREAM = "broken-stream"
-    """The answer began and did not reach its end, or ended with an error event."""
     NOT_OPENAI = "not-openai"
-    """An answer that is no chat completion."""
     PROGRAM = "program"
-    """An agent program failed by itself, outside of any call."""
     CUT = "cut"
-    """The run was stopped while the call was under way."""
+
+
+MEANINGS = {
+    ErrorKind.UNREACHABLE: "no connection to the endpoint, or it was reset before an answer",
+    ErrorKind.TIMEOUT: "no whole answer in the time that a call has",
+    ErrorKind.TLS: "no secure connection: the certificate is not trusted, or there is no TLS",
+    ErrorKind.KEY: "the endpoint refuses the key (401, 403)",
+    ErrorKind.LIMITED: "too many requests (429), also after waiting as the endpoint told",
+    ErrorKind.UNAVAILABLE: "no room at the endpoint (503), also after waiting as it told",
+    ErrorKind.CLIENT: "the endpoint takes the request for wrong, for example as too long",
+    ErrorKind.SERVER: "the endpoint failed by itself",
+    ErrorKind.BROKEN_STREAM: "the answer began and did not reach its end",
+    ErrorKind.NOT_OPENAI: "the answer is no chat completion",
+    ErrorKind.PROGRAM: "the agent program failed by itself, outside of any call",
+    ErrorKind.CUT: "the run was stopped while the call was under way",
+}
+"""For the reader of a report."""
 
 
 class WorkflowState(StrEnum):

@@ -68,9 +68,17 @@ async def first_model(session: aiohttp.ClientSession, target: Target) -> str:
     where = f"{target.url}/v1/models"
     try:
         async with session.get(where) as answer:
+            if answer.status in (401, 403):
+                raise TargetUnusable(
+                    f"{where} answered {answer.status}: is the key right (OPENAI_API_KEY)?"
+                )
             if answer.status != 200:
                 raise TargetUnusable(f"{where} answered {answer.status}; name the model: --model")
             listed = await answer.json(content_type=None)
+    except aiohttp.ClientConnectorError as problem:
+        # Its own text speaks of SSL even where there is none.
+        reason = problem.os_error.strerror or str(problem.os_error)
+        raise TargetUnusable(f"{where}: cannot connect: {reason[:160]}") from None
     except (aiohttp.ClientError, TimeoutError, ValueError) as problem:
         raise TargetUnusable(f"{where}: {str(problem)[:160] or type(problem).__name__}") from None
     models = listed.get("data") if isinstance(listed, Mapping) else None

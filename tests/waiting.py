@@ -3,7 +3,7 @@
 import time
 
 
-def wait_until(condition, timeout_s=30.0, every_s=0.05):
+def wait_until(condition, timeout_s=90.0, every_s=0.05):
     """Return the first true value of ``condition``; fail when there is none in time."""
     deadline_s = time.monotonic() + timeout_s
     while not (value := condition()):

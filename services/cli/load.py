@@ -203,6 +203,35 @@ def compare_command(
     typer.echo(headline(*runs, found))
 
 
+@app.command("data")
+def data_command(
+    names: Annotated[list[str], typer.Argument(help="hover, financebench.", metavar="WORKLOAD...")],
+    out: Annotated[Path, typer.Option(help="The folder, for --data of the other commands.")] = Path(
+        "data"
+    ),
+    source: Annotated[str, typer.Option(help="A mirror of raw.githubusercontent.com.")] = "",
+) -> None:
+    """Fetch the public data set of a workload, pinned by commit and hash; a cut one continues."""
+    from loadgen.datasets import DATA_SETS, SOURCE, check_names, fetch_data
+    from loadgen.errors import DownloadFailed
+    from pbkv.errors import PbkvError
+
+    try:
+        check_names(names)
+        for name in dict.fromkeys(names):
+            path, fetched = fetch_data(name, out, source=source or SOURCE)
+            said = "fetched" if fetched else "there already"
+            typer.echo(f"{path}: {said} ({DATA_SETS[name].licence})")
+    except DownloadFailed as problem:
+        typer.echo(f"pbkv: {problem}", err=True)
+        raise typer.Exit(1) from None
+    except PbkvError as problem:
+        refuse(str(problem))
+    except OSError as problem:
+        refuse(f"cannot write {problem.filename}: {problem.strerror}")
+    typer.echo(f"use it with --data {out}")
+
+
 @app.command("overhead")
 def overhead_command(
     concurrency: Annotated[int, typer.Option(min=1, help="Workflows streaming at a time.")] = 2000,

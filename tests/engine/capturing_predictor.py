@@ -28,5 +28,6 @@ class CapturingPredictor(MarkovPredictor):
 
 
 def make(settings):
-    """The folder takes the place of the checkpoint."""
-    return CapturingPredictor(Path(settings.predictor_checkpoint), settings.lookahead_steps)
+    """The states go beside a file that stands for the checkpoint, and that never changes."""
+    folder = Path(settings.predictor_checkpoint).parent
+    return CapturingPredictor(folder, settings.lookahead_steps)

@@ -4,17 +4,14 @@ import pytest
 
 from pbkv.events import EventKind, WorkflowEvent
 from pbkv.keys import events_key
-from pbkv.settings import PolicySettings
 from tests.waiting import wait_until
 
 
-@pytest.fixture(scope="module")
-def replica(start_engine, redis_server):
-    policy = PolicySettings(
-        policy="lae", redis_url=redis_server.url, replica_id="r1", idle_timeout_s=3.0
-    )
-    with start_engine(policy=policy) as client:
-        yield client
+@pytest.fixture
+def replica(states):
+    """The engine, when the workflows of earlier tests are over."""
+    wait_until(lambda: active(states) == 0)
+    return states
 
 
 @pytest.fixture

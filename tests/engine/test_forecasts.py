@@ -1,7 +1,6 @@
 """Forecasts inside the real engine: learnt from its traffic, they decide what is evicted."""
 
 import json
-import random
 
 import pytest
 
@@ -93,40 +92,3 @@ def test_live_accuracy_and_time_are_exported(trained, prompts):
     assert trained.metric("pbkv_policy_seconds_count", op="predict") > 0
     assert trained.metric("pbkv_forecasts_total", outcome="failed") == 0
     assert trained.metric("pbkv_hidden_states_total") == 0, "nobody asked for them"
-
-
-def test_without_forecasts_every_eviction_is_that_of_lae(lae, lae_log, start_engine, tmp_path):
-    """The same trace on both, with calls that end, come back, share a prefix and exceed the pool.
-
-    Everything but the numbers of the nodes, which an engine counts from its start, is compared.
-    """
-    policy = PolicySettings(policy="he", predictor="none", eviction_log_dir=str(tmp_path))
-    with start_engine(policy=policy, chunked_prefill_size=512) as without:
-        lae.flush()
-        seen = len(evictions(lae_log))
-        replies = [serve_trace(client) for client in (lae, without)]
-    logs = [evictions(lae_log)[seen:], evictions(tmp_path)]
-    for line in logs[0] + logs[1]:
-        del line["node"]
-
-    assert logs[0] == logs[1]
-    assert {line["reason"] for line in logs[0]} == {"retired", "recency"}
-    assert replies[0] == replies[1]
-
-
-def serve_trace(client):
-    rng, prompts = random.Random(11), Prompts(7002)
-    shared = prompts.new(160)
-    private = {w: shared + prompts.new(900) for w in range(8)}
-    cached = []
-    for step in range(40):
-        workflow = rng.randrange(8)
-        length = rng.randrange(200, 1000)
-        reply = client.generate(
-            private[workflow][:length],
-            f"trace-{workflow}",
-            rng.choice("ABC"),
-            end=step % 6 == 5,
-        )
-        cached.append(reply.cached_tokens)
-    return cached

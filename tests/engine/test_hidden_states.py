@@ -5,39 +5,15 @@ schedules with overlap; the reference prefills each prompt alone and in one piec
 """
 
 import json
-import os
 import threading
-from pathlib import Path
 
 import numpy as np
-import pytest
 
-from pbkv.settings import PolicySettings
-from tests.engine import capturing_predictor
 from tests.waiting import wait_until
-
-REPOSITORY = Path(__file__).parents[2]
-
-
-@pytest.fixture(scope="module")
-def capturing(start_engine, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("states")
-    policy = PolicySettings(
-        policy="he", predictor=capturing_predictor.NAME, predictor_checkpoint=str(folder)
-    )
-    environ = os.environ | {"PYTHONPATH": str(REPOSITORY)}
-    with start_engine(
-        policy=policy,
-        environ=environ,
-        chunked_prefill_size=256,
-        extra_args=("--skip-server-warmup", "--enable-mixed-chunk"),
-    ) as client:
-        client.states = folder
-        yield client
 
 
 def captured(client, agent):
-    path = client.states / f"{agent}.npy"
+    path = client.captured / f"{agent}.npy"
     wait_until(path.exists)
     return np.load(path)
 
@@ -59,51 +35,51 @@ def assert_is_last_token(state, rows, num_tokens, *, others_from=0.1):
     assert np.sort(distances)[1] > others_from, "other tokens have other states"
 
 
-def test_a_prompt_in_one_piece(capturing, stock, prompts):
+def test_a_prompt_in_one_piece(states, stock, prompts):
     prompt = prompts.new(100)
-    capturing.generate(prompt, "w-short", "Short")
+    states.generate(prompt, "w-short", "Short")
 
-    assert_is_last_token(captured(capturing, "Short"), reference(stock, prompt), 100)
+    assert_is_last_token(captured(states, "Short"), reference(stock, prompt), 100)
 
 
-def test_a_prompt_in_four_chunks(capturing, stock, prompts):
+def test_a_prompt_in_four_chunks(states, stock, prompts):
     prompt = prompts.new(900)
-    capturing.generate(prompt, "w-long", "Long")
+    states.generate(prompt, "w-long", "Long")
 
-    assert_is_last_token(captured(capturing, "Long"), reference(stock, prompt), 900)
+    assert_is_last_token(captured(states, "Long"), reference(stock, prompt), 900)
 
 
-def test_a_prompt_that_is_mostly_cached(capturing, stock, prompts):
+def test_a_prompt_that_is_mostly_cached(states, stock, prompts):
     prompt = prompts.new(320)
-    capturing.generate(prompt, "w-cached", "Before")
-    assert capturing.generate(prompt, "w-cached", "Cached").cached_tokens == 304
+    states.generate(prompt, "w-cached", "Before")
+    assert states.generate(prompt, "w-cached", "Cached").cached_tokens == 304
 
-    assert_is_last_token(captured(capturing, "Cached"), reference(stock, prompt), 320)
+    assert_is_last_token(captured(states, "Cached"), reference(stock, prompt), 320)
 
 
-def test_a_batch_of_mixed_lengths_of_which_one_is_cut(capturing, stock, prompts):
+def test_a_batch_of_mixed_lengths_of_which_one_is_cut(states, stock, prompts):
     """Together they are more than a chunk, so that one prompt is split between two batches."""
     asked = [prompts.new(length) for length in (33, 64, 200, 17, 90)]
-    bodies = [capturing.body(p, f"w-mixed-{i}", f"Mixed{i}") for i, p in enumerate(asked)]
+    bodies = [states.body(p, f"w-mixed-{i}", f"Mixed{i}") for i, p in enumerate(asked)]
     together = {
         "input_ids": [body["input_ids"] for body in bodies],
         "sampling_params": [body["sampling_params"] for body in bodies],
     }
-    capturing.http.post("/generate", json=together).raise_for_status()
+    states.http.post("/generate", json=together).raise_for_status()
 
     for i, prompt in enumerate(asked):
         rows = reference(stock, prompt)
-        assert_is_last_token(captured(capturing, f"Mixed{i}"), rows, len(prompt))
+        assert_is_last_token(captured(states, f"Mixed{i}"), rows, len(prompt))
 
 
-def test_prompts_prefilled_beside_a_decoding_request(capturing, stock, prompts):
-    decoding = capturing.body(prompts.new(50), "w-decoding", "Decoding", max_new_tokens=400)
+def test_prompts_prefilled_beside_a_decoding_request(states, stock, prompts):
+    decoding = states.body(prompts.new(50), "w-decoding", "Decoding", max_new_tokens=400)
     decoding["stream"] = True
     first_token, asked_for_all = threading.Event(), threading.Event()
     alive_after = []
 
     def decode():
-        with capturing.http.stream("POST", "/generate", json=decoding) as answer:
+        with states.http.stream("POST", "/generate", json=decoding) as answer:
             for line in answer.iter_lines():
                 if line.startswith("data: {"):
                     first_token.set()
@@ -115,21 +91,21 @@ def test_prompts_prefilled_beside_a_decoding_request(capturing, stock, prompts):
     assert first_token.wait(60)
     asked = [prompts.new(length) for length in (120, 400)]
     for i, prompt in enumerate(asked):
-        capturing.generate(prompt, f"w-beside-{i}", f"Beside{i}", max_new_tokens=1)
+        states.generate(prompt, f"w-beside-{i}", f"Beside{i}", max_new_tokens=1)
     asked_for_all.set()
     thread.join(timeout=120)
 
     assert alive_after and alive_after[0] < 400, "it decoded all the while"
     for i, prompt in enumerate(asked):
         rows = reference(stock, prompt)
-        assert_is_last_token(captured(capturing, f"Beside{i}"), rows, len(prompt))
+        assert_is_last_token(captured(states, f"Beside{i}"), rows, len(prompt))
 
 
-def test_every_prompt_of_a_workflow_was_captured_and_no_other(capturing, prompts):
-    before = capturing.metric("pbkv_hidden_states_total", captured="true")
-    capturing.generate(prompts.new(40))
-    capturing.generate(prompts.new(40), "w-counted", "Counted")
-    captured(capturing, "Counted")
+def test_every_prompt_of_a_workflow_was_captured_and_no_other(states, prompts):
+    before = states.metric("pbkv_hidden_states_total", captured="true")
+    states.generate(prompts.new(40))
+    states.generate(prompts.new(40), "w-counted", "Counted")
+    captured(states, "Counted")
 
-    assert capturing.metric("pbkv_hidden_states_total", captured="true") == before + 1
-    assert capturing.metric("pbkv_hidden_states_total", captured="false") == 0
+    assert states.metric("pbkv_hidden_states_total", captured="true") == before + 1
+    assert states.metric("pbkv_hidden_states_total", captured="false") == 0

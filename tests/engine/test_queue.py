@@ -1,38 +1,22 @@
 """The queue order ``pbkv`` and ``GET /pbkv/nodes`` in the real engine, one request at a time."""
 
 import json
-import os
 import threading
 from contextlib import contextmanager
 
 import pytest
 
-from pbkv.settings import PolicySettings
 from tests.waiting import wait_until
 
 
-@pytest.fixture(scope="module")
-def log(tmp_path_factory):
-    return tmp_path_factory.mktemp("queue")
-
-
-@pytest.fixture(scope="module")
-def engine(start_engine, log):
-    """Ours, with queue knowledge; no predictor, so that nothing moves while a test looks."""
-    policy = PolicySettings(
-        policy="he",
-        predictor="none",
-        queue="pbkv",
-        eviction_log_dir=str(log),
-        queue_max_wait_s=600.0,
-    )
-    with start_engine(policy=policy, max_running_requests=1, chunked_prefill_size=512) as client:
-        yield client
+@pytest.fixture
+def engine(unpredicted):
+    return unpredicted
 
 
 @pytest.fixture(autouse=True)
-def empty_cache(engine):
-    engine.flush()
+def empty_cache(unpredicted):
+    unpredicted.flush()
 
 
 def nodes(engine, limit=20):
@@ -155,21 +139,21 @@ def test_waiting_requests_protect_their_path_until_they_left_the_queue(engine, p
     assert state["waiting_requests"] == 0 and state["waiting_nodes"] == 0
 
 
-def evicted(log):
-    return [json.loads(line) for line in (log / "evictions-rank0.jsonl").read_text().splitlines()]
+def evicted(engine):
+    return [json.loads(line) for line in engine.log.read_text().splitlines()]
 
 
-def test_nodes_are_shown_in_the_order_in_which_they_are_evicted(engine, log, prompts):
+def test_nodes_are_shown_in_the_order_in_which_they_are_evicted(engine, prompts):
     for i in range(6):
         # One chunk each: with several, the parent of the first victim would be the second.
         engine.generate(prompts.new(500), f"w{i}", agent=f"agent {i}", end=i % 2 == 1)
     shown = nodes(engine, limit=3)
-    seen = len(evicted(log))
+    seen = len(evicted(engine))
 
     engine.generate(prompts.new(2500), "new")
 
     listed = shown["device"]["nodes"]
-    gone = evicted(log)[seen : seen + 3]
+    gone = evicted(engine)[seen : seen + 3]
     assert [row["node"] for row in listed] == [line["node"] for line in gone]
     assert [row["tokens"] for row in listed] == [line["tokens"] for line in gone]
     assert [sorted(row["workflows"]) for row in listed] == [line["workflows"] for line in gone]
@@ -198,50 +182,35 @@ def test_stock_has_no_such_route(stock):
     assert stock.http.get("/pbkv/nodes").status_code == 404
 
 
-@pytest.fixture(scope="module")
-def bounded(start_engine, tmp_path_factory):
-    """Two ranks, and a bound that every wait of these tests exceeds."""
-    folder = tmp_path_factory.mktemp("bounded")
-    policy = PolicySettings(
-        policy="he", queue="pbkv", queue_max_wait_s=0.5, eviction_log_dir=str(folder)
-    )
-    environ = os.environ | {"SGLANG_ENABLE_RANK_CONSENSUS_CHECKER": "1"}
-    with start_engine(
-        policy=policy, environ=environ, tp=2, cpu_cores="0|1", max_running_requests=1
-    ) as client:
-        client.logs = [folder / f"evictions-rank{rank}.jsonl" for rank in (0, 1)]
-        yield client
-
-
-def test_nobody_is_passed_over_beyond_the_bound(bounded, prompts):
+def test_nobody_is_passed_over_beyond_the_bound(pair, prompts):
     """What waits longer than the bound goes in order of arrival, whatever its age and cache."""
     cached = prompts.new(600)
-    bounded.generate(cached, "old")
-    let_the_clock_move(bounded)
-    queue = Queue(bounded)
+    pair.generate(cached, "old")
+    let_the_clock_move(pair)
+    queue = Queue(pair)
 
-    with busy(bounded, prompts):
+    with busy(pair, prompts):
         queue.put("first", prompts.new(64), "young")
         queue.put("second", prompts.new(64), "young")
         queue.put("third", cached, "old")
-        joined_s = nodes(bounded)["clock_s"]
-        wait_until(lambda: nodes(bounded)["clock_s"] >= joined_s + 0.5)
+        joined_s = nodes(pair)["clock_s"]
+        wait_until(lambda: nodes(pair)["clock_s"] >= joined_s + 0.5)
 
     assert queue.order() == ["first", "second", "third"]
 
 
-def test_both_ranks_admit_alike(bounded, prompts):
+def test_both_ranks_admit_alike(pair, prompts):
     """Ranks that ordered their queues differently would hang, or fail the consensus checker."""
     shared = prompts.new(200)
-    queue = Queue(bounded)
+    queue = Queue(pair)
 
-    with busy(bounded, prompts):
+    with busy(pair, prompts):
         for i in range(12):
             prompt = (shared if i % 2 else []) + prompts.new(400)
             queue.put(f"r{i}", prompt, f"w{i % 5}", agent=f"a{i % 3}", end=i % 4 == 0)
 
     assert sorted(queue.order()) == sorted(f"r{i}" for i in range(12))
     assert all(len(reply) == 4 for reply in queue.replies.values())
-    logs = [path.read_text().splitlines() for path in bounded.logs]
+    logs = [path.read_text().splitlines() for path in pair.logs]
     assert logs[0] == logs[1] and logs[0]
-    assert nodes(bounded, limit=1000)["waiting_nodes"] == 0
+    assert nodes(pair, limit=1000)["waiting_nodes"] == 0

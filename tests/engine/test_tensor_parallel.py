@@ -1,32 +1,10 @@
 """Two tensor-parallel ranks evict alike, checked by SGLang's own rank-consensus checker too."""
 
 import json
-import os
-
-import pytest
 
 from pbkv.events import EventKind, WorkflowEvent
 from pbkv.keys import events_key
-from pbkv.settings import PolicySettings
 from tests.waiting import wait_until
-
-
-@pytest.fixture(scope="module")
-def pair(start_engine, redis_server, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("ranks")
-    policy = PolicySettings(
-        policy="he",
-        eviction_log_dir=str(folder),
-        redis_url=redis_server.url,
-        replica_id="pair",
-        idle_timeout_s=600.0,
-    )
-    environ = os.environ | {"SGLANG_ENABLE_RANK_CONSENSUS_CHECKER": "1"}
-    with start_engine(
-        policy=policy, environ=environ, tp=2, cpu_cores="0|1", host_ratio=2.0
-    ) as client:
-        client.logs = [folder / f"evictions-rank{rank}.jsonl" for rank in (0, 1)]
-        yield client
 
 
 def test_both_ranks_evict_the_same_nodes_in_the_same_order(pair, redis_server, prompts):

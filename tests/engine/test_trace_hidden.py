@@ -5,56 +5,18 @@ import threading
 import pytest
 from typer.testing import CliRunner
 
-from pbkv.predict import MarkovPredictor
-from pbkv.settings import PolicySettings
 from pbkv.trace import InvocationRecord, RecordKind, TracedCall, read_traces, write_traces
 from services.cli.main import app
-from services.training.publication import CheckpointFolder, fit_into
+from tests.engine.published import publish_markov
 from tests.engine.test_hidden_states import assert_is_last_token, reference
 from tests.waiting import wait_until
 
 pytest.importorskip("pyarrow", reason="hidden states are written as Parquet")
 
 
-def markov(following):
-    """After Planner comes ``following``."""
-    predictor = MarkovPredictor(steps=3)
-    for _ in range(50):
-        predictor.observe(("Planner",), following)
-        predictor.observe(("Planner", following), None)
-    return predictor
-
-
-def publish(folder, following):
-    return folder.publish(fit_into(folder, ".json", markov(following).save), {})
-
-
-@pytest.fixture(scope="module")
-def checkpoints(tmp_path_factory):
-    folder = CheckpointFolder(tmp_path_factory.mktemp("checkpoints"))
-    publish(folder, "Coder")
-    return folder
-
-
-@pytest.fixture(scope="module")
-def hidden(tmp_path_factory):
-    return tmp_path_factory.mktemp("hidden")
-
-
-@pytest.fixture(scope="module")
-def engine(start_engine, checkpoints, hidden, tmp_path_factory):
-    shadow = tmp_path_factory.mktemp("shadow") / "markov.json"
-    markov("Tester").save(shadow)
-    policy = PolicySettings(
-        policy="he",
-        predictor_checkpoint=str(checkpoints.folder),
-        predictor_reload_s=0.1,
-        shadow_checkpoint=str(shadow),
-        trace_hidden_dir=str(hidden),
-        trace_hidden_flush_s=0.1,
-    )
-    with start_engine(policy=policy) as client:
-        yield client
+@pytest.fixture
+def engine(states):
+    return states
 
 
 def chat(engine, workflow, agent, text, **fields):
@@ -64,13 +26,18 @@ def chat(engine, workflow, agent, text, **fields):
     return answer.json()
 
 
-def test_states_are_joined_by_the_id_of_the_answer(engine, stock, hidden, prompts, tmp_path):
+def test_states_are_joined_by_the_id_of_the_answer(engine, stock, prompts, tmp_path):
     """By both ways in; a state is that of the last prompt token, as stock SGLang returns it."""
+
+    def written():
+        return engine.metric("pbkv_trace_hidden_states_total", outcome="written")
+
+    before = written()
     answer = chat(engine, "t:chat", "Planner", "Which agent is next?")
     prompt = prompts.new(100)
     body = engine.body(prompt, "t:ids", "Planner") | {"rid": "my-request"}
     engine.http.post("/generate", json=body).raise_for_status()
-    wait_until(lambda: engine.metric("pbkv_trace_hidden_states_total", outcome="written") >= 2)
+    wait_until(lambda: written() >= before + 2)
     records = [
         InvocationRecord(
             RecordKind.CALL, "t", workflow, 1, 1.0, 2.0, request_id=request_id, agent="Planner"
@@ -85,7 +52,7 @@ def test_states_are_joined_by_the_id_of_the_answer(engine, stock, hidden, prompt
     write_traces(traces, map(TracedCall, records))
 
     result = CliRunner().invoke(
-        app, ["trace", "join", str(traces), str(out), "--hidden", str(hidden)]
+        app, ["trace", "join", str(traces), str(out), "--hidden", str(engine.hidden)]
     )
 
     assert result.exit_code == 0, result.output
@@ -96,7 +63,7 @@ def test_states_are_joined_by_the_id_of_the_answer(engine, stock, hidden, prompt
     assert_is_last_token(states["my-request"], reference(stock, prompt), 100)
 
 
-def test_a_new_checkpoint_is_used_while_requests_run_and_none_is_lost(engine, checkpoints, prompts):
+def test_a_new_checkpoint_is_used_while_requests_run_and_none_is_lost(engine, prompts):
     """A version is published, a damaged one after it, and the good one again."""
     stop, answers, problems = threading.Event(), [], []
     bodies = [engine.body(prompts.new(40), f"bg-{i}", "Other", 24) for i in range(4)]
@@ -116,13 +83,13 @@ def test_a_new_checkpoint_is_used_while_requests_run_and_none_is_lost(engine, ch
         thread.start()
     try:
         wait_until(lambda: len(answers) > 4)
-        publish(checkpoints, "Tester")
+        publish_markov(engine.checkpoints, "Tester")
         wait_until(lambda: engine.metric("pbkv_predictor_reloads_total", outcome="applied") == 1)
-        broken = checkpoints.folder / "versions" / "000009.json"
+        broken = engine.checkpoints.folder / "versions" / "000009.json"
         broken.write_text("{")
-        checkpoints.point_to("000009.json")
+        engine.checkpoints.point_to("000009.json")
         wait_until(lambda: engine.metric("pbkv_predictor_reloads_total", outcome="refused") == 1)
-        checkpoints.point_to("000002.json")
+        engine.checkpoints.point_to("000002.json")
         wait_until(lambda: engine.metric("pbkv_predictor_reloads_total", outcome="applied") == 2)
         served = len(answers)
         wait_until(lambda: len(answers) > served + 4)
@@ -136,8 +103,8 @@ def test_a_new_checkpoint_is_used_while_requests_run_and_none_is_lost(engine, ch
     assert engine.metric("pbkv_forecasts_total", outcome="failed") == 0
 
 
-def test_the_shadow_is_judged_beside_the_predictor_in_use(engine, checkpoints, prompts):
-    """The shadow says Tester, the checkpoint in use now too; its accuracy is its own."""
+def test_the_shadow_is_judged_beside_the_predictor_in_use(engine, prompts):
+    """The shadow learns from what it sees; its accuracy is its own."""
 
     def applied():
         return engine.metric("pbkv_forecasts_total", outcome="applied")

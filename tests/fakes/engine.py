@@ -111,7 +111,7 @@ class FakeEngine:
                 self._changed.wait_for(
                     lambda: len(self.requests) >= arrived and self.disconnected >= disconnected
                 ),
-                timeout=20,
+                timeout=90,
             )
 
     async def _health(self, request: web.Request) -> web.Response:

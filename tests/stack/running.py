@@ -36,7 +36,7 @@ class RunningStack:
         argv = [sys.executable, "-m", "services.cli.main", "up", "--model", MODEL]
         argv += ["--port", str(self.ports[0]), "--replicas", str(replicas)]
         argv += ["--routers", str(routers), "--device", "cpu", "--state-dir", str(folder)]
-        argv += ["--kv-tokens", "8192", "--context-length", "2048"]
+        argv += ["--kv-tokens", "8192", "--context-length", "8000"]
         self.process = subprocess.Popen(
             argv,
             stdout=subprocess.PIPE,
@@ -145,7 +145,8 @@ class RunningStack:
 
 def _consecutive_free_ports(count: int) -> list[int]:
     def free_runs() -> Iterator[list[int]]:
-        for first in range(33_000, 34_000 - count, count):
+        # Above what free_port picks, below what the kernel picks for connections.
+        for first in range(30_000, 32_000 - count, count):
             ports = list(range(first, first + count))
             if all(is_free(port) for port in ports):
                 yield ports

@@ -24,6 +24,7 @@ def _pins(lines: list[str]) -> dict[str, str]:
 
 
 CONSTRAINTS = _pins((ROOT / "constraints.txt").read_text().splitlines())
+AGENTS = _pins((ROOT / "constraints-agents.txt").read_text().splitlines())
 
 
 @pytest.mark.parametrize("target", ENTRY_POINTS)
@@ -56,11 +57,18 @@ def test_every_requirement_is_locked(extra: str | None) -> None:
     assert names - CONSTRAINTS.keys() == set()
 
 
+def test_the_agent_frameworks_are_locked_at_their_pins() -> None:
+    wanted = _pins(PROJECT["project"]["optional-dependencies"]["agents"])
+    assert len(wanted) == len(PROJECT["project"]["optional-dependencies"]["agents"])
+    assert {name: AGENTS.get(name) for name in wanted} == wanted
+
+
 def test_sglang_is_the_version_that_the_plug_in_was_made_for() -> None:
     gpu = _pins(PROJECT["project"]["optional-dependencies"]["gpu"])
     assert gpu["sglang"] == CONSTRAINTS["sglang"] == "0.5.23"
 
 
-def test_constraints_name_no_local_build_and_no_folder() -> None:
-    text = (ROOT / "constraints.txt").read_text()
+@pytest.mark.parametrize("name", ["constraints.txt", "constraints-agents.txt"])
+def test_constraints_name_no_local_build_and_no_folder(name: str) -> None:
+    text = (ROOT / name).read_text()
     assert not re.search(r"^[^#].*(\+cpu|@|file:|/)", text, re.MULTILINE)

@@ -1,11 +1,16 @@
 """Small plans for the tests of this folder."""
 
+import pytest
+
 from loadgen.arrivals import Arrivals
 from loadgen.measure import LoadPlan
+from loadgen.programs.runner import open_programs
+from loadgen.programs.wire import ProgramPlan
 from loadgen.run import Pace
 from loadgen.source import Source, load_source
 from loadgen.target import Target
 from pbkv.workload import ScriptedCall, ScriptedWorkflow, Segment
+from tests.contract.clients.conftest import PYTHON
 
 
 def small_plan(url, workload="hover", count=6, **changes) -> LoadPlan:
@@ -26,3 +31,29 @@ def one_call_source(count=1) -> Source:
     return Source(
         "one-call", tuple(ScriptedWorkflow(f"w{i}", {"c": ()}, (call,)) for i in range(count))
     )
+
+
+def programs(plan, workload, url, scale=0.05):
+    """Opens the framework's program of ``workload`` for the scripts of ``plan``."""
+    if not PYTHON.exists():
+        pytest.skip("the agent frameworks are not installed: make agents")
+
+    def opened(session, target, clock):
+        wire = ProgramPlan(
+            workload=workload,
+            count=len(plan.source.scripts),
+            seed=3,
+            scale=scale,
+            data_dir="",
+            decisions="workload",
+            url=url,
+            model=target.model,
+            api_key="",
+            prefix=plan.prefix,
+            pause_scale=0.0,
+            exact_lengths=True,
+            request_timeout_s=200.0,
+        )
+        return open_programs(str(PYTHON), wire, clock)
+
+    return opened

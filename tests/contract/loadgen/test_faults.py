@@ -11,6 +11,7 @@ import threading
 
 import pytest
 from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from loadgen.errors import TargetUnusable
 from loadgen.measure import measure
@@ -49,8 +50,19 @@ async def test_nothing_listens():
 
 async def test_no_model_and_nobody_to_ask():
     url = f"http://127.0.0.1:{free_port()}"
-    with pytest.raises(TargetUnusable, match="/v1/models"):
+    with pytest.raises(TargetUnusable, match="/v1/models: cannot connect"):
         await measure(small_plan(url, source=one_call_source()))
+
+
+async def test_a_wrong_key_is_called_so_when_the_model_is_asked_for():
+    async def models(request):
+        return web.json_response({"error": {"message": "no"}}, status=401)
+
+    app = web.Application()
+    app.router.add_get("/v1/models", models)
+    async with TestServer(app) as server:
+        with pytest.raises(TargetUnusable, match="is the key right"):
+            await measure(small_plan(str(server.make_url("")), source=one_call_source()))
 
 
 @pytest.mark.parametrize(

@@ -7,38 +7,11 @@ import signal
 import pytest
 
 from loadgen.measure import measure
-from loadgen.programs.runner import open_programs
-from loadgen.programs.wire import FRAMEWORKS, ProgramPlan
+from loadgen.programs.wire import FRAMEWORKS
 from loadgen.records import ErrorKind, WorkflowState
 from loadgen.source import load_source
-from tests.contract.clients.conftest import PYTHON
-from tests.contract.loadgen.plans import small_plan
+from tests.contract.loadgen.plans import programs, small_plan
 from tests.contract.router.stack import eventually
-
-
-def programs(plan, workload, url):
-    if not PYTHON.exists():
-        pytest.skip("the agent frameworks are not installed: make agents")
-
-    def opened(session, target, clock):
-        wire = ProgramPlan(
-            workload=workload,
-            count=len(plan.source.scripts),
-            seed=3,
-            scale=0.05,
-            data_dir="",
-            decisions="workload",
-            url=url,
-            model=target.model,
-            api_key="",
-            prefix=plan.prefix,
-            pause_scale=0.0,
-            exact_lengths=True,
-            request_timeout_s=30.0,
-        )
-        return open_programs(str(PYTHON), wire, clock)
-
-    return opened
 
 
 @pytest.mark.parametrize("workload", sorted(FRAMEWORKS))

@@ -42,7 +42,7 @@ FAST = {
 }
 
 
-async def eventually(condition: Callable, timeout_s: float = 40.0):
+async def eventually(condition: Callable, timeout_s: float = 90.0):
     """The first true value of ``condition``, for what happens in another process."""
     deadline_s = time.monotonic() + timeout_s
     while True:

@@ -8,7 +8,14 @@ from loadgen.compare import compare
 from loadgen.comparison_page import headline, write_comparison
 from loadgen.errors import BadLoad
 from loadgen.page import write_page
-from loadgen.records import CallRecord, ErrorKind, RunRecords, WorkflowRecord, WorkflowState
+from loadgen.records import (
+    MEANINGS,
+    CallRecord,
+    ErrorKind,
+    RunRecords,
+    WorkflowRecord,
+    WorkflowState,
+)
 from loadgen.results import read_results, write_results
 from loadgen.summary import rows, transitions
 from loadgen.timeline import hit_rate_over_time, phases_of
@@ -109,6 +116,10 @@ def test_a_difference_is_told_from_noise(tmp_path):
     assert compare(fast, slow)[0].verdict == "worse"
 
 
+def test_every_kind_of_error_is_explained():
+    assert MEANINGS.keys() == set(ErrorKind)
+
+
 def test_what_cannot_be_compared(tmp_path):
     one = make_run(tmp_path / "a.json", 5.0, 20)
     other = make_run(tmp_path / "b.json", 5.0, 20, workload="swebench")
@@ -129,7 +140,7 @@ def test_pages_hold_the_numbers(tmp_path, records):
     text = page.read_text()
     assert "m&lt;1&gt;" in text
     assert "75.0" in text
-    assert "timeout" in text
+    assert "timeout" in text and MEANINGS[ErrorKind.TIMEOUT] in text
     assert "<script" not in text
     runs = [make_run(tmp_path / f"{n}.json", s, 20) for n, s in (("lru", 5.0), ("pbkv", 4.0))]
     found = compare(*runs)
