@@ -33,7 +33,7 @@ VARIANTS = (
     "lae/pbkv",
     "he/pbkv",
     "pbkv/fcfs",
-    "pbkv/pbkv",
+    "pbkv+page/pbkv",
     "pbkv+learned/pbkv",
 )
 """Stock first, then by how much has to run beside the engine."""

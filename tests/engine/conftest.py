@@ -193,12 +193,13 @@ def unpredicted(start_engine, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def pair(start_engine, redis_server, tmp_path_factory):
-    """Two tensor-parallel ranks with a host tier, one request at a time, and a bound of the queue
-    that every wait of a test exceeds. Events come from Redis for the replica "pair"."""
+    """Two tensor-parallel ranks with a host tier that evict pages, one request at a time, and a
+    bound of the queue that every wait of a test exceeds. Events come from Redis for the replica "pair"."""
     folder = tmp_path_factory.mktemp("ranks")
     policy = PolicySettings(
         policy="he",
         queue="pbkv",
+        eviction_unit="page",
         queue_max_wait_s=0.5,
         eviction_log_dir=str(folder),
         redis_url=redis_server.url,

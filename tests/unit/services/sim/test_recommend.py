@@ -38,14 +38,14 @@ def _search(latency_s: Callable[[GridCell], float], slo_s: float | None = None) 
 
 def test_the_best_of_every_stage_is_kept_for_the_next() -> None:
     def latency_s(cell: GridCell) -> float:
-        worse = 50.0 * (cell.variant.name != "pbkv/pbkv")
+        worse = 50.0 * (cell.variant.name != "pbkv+page/pbkv")
         worse += 10.0 * (cell.settings.lookahead_steps != 2) + 5.0 * (cell.settings.gamma != 0.9)
         return 100.0 + worse + 20.0 * (cell.host_ratio < 2.0) + cell.seed
 
     found = _search(latency_s)
     cell = found.chosen.cell
 
-    assert cell.variant.name == "pbkv/pbkv"
+    assert cell.variant.name == "pbkv+page/pbkv"
     assert (cell.settings.lookahead_steps, cell.settings.gamma) == (2, 0.9)
     assert cell.host_ratio == 2.0
     assert found.chosen.gain_mean == pytest.approx((186 / 101 + 187 / 102) / 2, rel=0.01)
