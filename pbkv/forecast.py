@@ -101,5 +101,6 @@ class RemainingCallsPredictor(Protocol):
 
     @property
     def remaining_calls(self) -> NDArray[np.float32]:
-        """Expected number of calls still to come, (B,), of the prefixes of the last forecast."""
+        """Expected number of calls still to come, (B,), of the prefixes of the last forecast; NaN
+        of one that the predictor cannot tell of."""
         ...

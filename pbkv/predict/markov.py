@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pbkv.errors import InvalidCheckpoint
+from pbkv.predict.calls_to_come import CallsToCome
 from pbkv.predict.checkpoint import FORMAT_VERSION, read_checkpoint, write_checkpoint
 from pbkv.predict.markov_checkpoint import (
     FAMILY,
@@ -39,6 +40,8 @@ class MarkovPredictor:
         P_n(x) = (c_n(x) + s * P_{n-1}(x)) / (sum of c_n + s),    P_{-1} uniform
 
     so a context seen s times counts as much as all shorter ones together.
+
+    How long a workflow goes on beyond K steps is told by :class:`CallsToCome` of its last agent.
 
     Memory is bounded: at most ``max_cells`` counts, least recently observed contexts go first.
     Old traffic fades: counts of one context and step are halved when they reach ``max_count``.
@@ -70,6 +73,14 @@ class MarkovPredictor:
         self._max_count = max_count
         # context -> counts (K, columns when it was last observed), END first
         self._counts: OrderedDict[Context, NDArray[np.float32]] = OrderedDict()
+        self._to_come = CallsToCome()
+        self._remaining_calls = np.empty(0, dtype=np.float32)
+
+    @property
+    def remaining_calls(self) -> NDArray[np.float32]:
+        """Calls still to come, (B,), of the last forecast; NaN after an agent that was in no
+        workflow that ended."""
+        return self._remaining_calls
 
     @property
     def agents(self) -> tuple[str, ...]:
@@ -89,10 +100,19 @@ class MarkovPredictor:
             probabilities = self._probabilities(prefix, columns)
             forecasts[row, :, :-1] = probabilities[:, _END + 1 :]
             forecasts[row, :, -1] = probabilities[:, _END]
+        self._remaining_calls = np.array(
+            [
+                self._to_come.after(self._vocabulary.column(prefix[-1])) if prefix else np.nan
+                for prefix in prefixes
+            ],
+            dtype=np.float32,
+        )
         return forecasts
 
     def observe(self, prefix: Sequence[str], following: str | None) -> None:
         target = _END if following is None else self._vocabulary.learn(following) + 1
+        if following is None:
+            self._to_come.learn([self._vocabulary.column(agent) for agent in prefix])
         columns = len(self._vocabulary) + 1
         calls = self._calls(prefix, self.order + self.steps)
         first = calls[0] == START if calls else False
@@ -158,6 +178,7 @@ class MarkovPredictor:
                 smoothing=self.smoothing,
                 agents=list(self.agents[1:]),
                 counts=counts,
+                calls_to_come=list(self._to_come),
             ),
         )
 
@@ -185,6 +206,7 @@ class MarkovPredictor:
                 for column, count in row:
                     counts[step, column] = count
             predictor._counts[tuple(entry.context)] = counts
+        predictor._to_come = CallsToCome(saved.calls_to_come)
         return predictor
 
 

@@ -16,6 +16,7 @@ START = -1
 
 Column = Annotated[int, Field(ge=0)]
 Count = Annotated[float, Field(gt=0)]
+Mean = Annotated[float, Field(ge=0)]
 
 
 class ContextCounts(BaseModel):
@@ -32,19 +33,27 @@ class ContextCounts(BaseModel):
 
 
 class MarkovCheckpoint(Checkpoint):
-    """``agents`` are the columns of the vocabulary from 1 on."""
+    """``agents`` are the columns of the vocabulary from 1 on.
+
+    ``calls_to_come`` holds, by column, how many calls were seen and how many came after one.
+    """
 
     order: Annotated[int, Field(ge=1, le=MAX_ORDER)]
     steps: Annotated[int, Field(ge=1)]
     smoothing: Annotated[float, Field(gt=0)]
     agents: list[str]
     counts: list[ContextCounts]
+    calls_to_come: list[tuple[Column, Count, Annotated[float, Field(ge=0)]]] = Field(
+        default_factory=list
+    )
 
     @model_validator(mode="after")
     def _fits_together(self) -> MarkovCheckpoint:
         if len(set(self.agents)) != len(self.agents):
             raise ValueError("an agent is named twice")
         agents = len(self.agents) + 1
+        if any(column >= agents for column, _, _ in self.calls_to_come):
+            raise ValueError("calls_to_come tells of an agent that is not named")
         for entry in self.counts:
             if len(entry.context) > self.order or any(call >= agents for call in entry.context):
                 raise ValueError(f"context {entry.context} does not fit order and agents")

@@ -7,6 +7,7 @@ is finished, each under a lock that is held for a dictionary operation.
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections import deque
@@ -214,14 +215,14 @@ class ForecastWorker:
         ]
 
 
-def _remaining_calls(predictor: Predictor, rows: int) -> list[float] | list[None]:
+def _remaining_calls(predictor: Predictor, rows: int) -> Sequence[float | None]:
     """Of the forecast just made, by row."""
     if not isinstance(predictor, RemainingCallsPredictor):
         return [None] * rows
     remaining = predictor.remaining_calls
-    if remaining.shape != (rows,) or not np.isfinite(remaining).all():
+    if remaining.shape != (rows,) or np.isinf(remaining).any():
         raise ValueError(f"{rows} finite numbers of calls expected, got {remaining.shape}")
-    return [float(calls) for calls in remaining]
+    return [None if math.isnan(calls) else float(calls) for calls in remaining]
 
 
 def _ask(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -67,7 +68,8 @@ class SimulatedForecaster:
         rows = predictor.forecast([tuple(workflow.history)], _NO_STATES)[0]
         if self._counter is None:
             return rows, None
-        return rows, float(self._counter.remaining_calls[0])
+        remaining = float(self._counter.remaining_calls[0])
+        return rows, None if math.isnan(remaining) else remaining
 
 
 class ScriptPredictor:
