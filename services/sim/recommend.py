@@ -29,12 +29,13 @@ VARIANTS = (
     "lru/lpm",
     "session/lpm",
     "session/hrrn",
+    "session/shortest-prefill-first",
     "lae/fcfs",
-    "lae/pbkv",
-    "he/pbkv",
-    "pbkv/fcfs",
+    "lae+page/pbkv",
+    "he+page/pbkv",
+    "pbkv+page/fcfs",
     "pbkv+page/pbkv",
-    "pbkv+learned/pbkv",
+    "pbkv+page+learned/pbkv",
 )
 """Stock first, then by how much has to run beside the engine."""
 

@@ -52,6 +52,7 @@ def test_the_best_of_every_stage_is_kept_for_the_next() -> None:
     assert found.environment() == {
         "PBKV_ENGINE_POLICY": "pbkv",
         "PBKV_ENGINE_QUEUE": "pbkv",
+        "PBKV_ENGINE_EVICTION_UNIT": "page",
         "PBKV_ENGINE_LOOKAHEAD_STEPS": "2",
         "PBKV_ENGINE_GAMMA": "0.9",
     }
