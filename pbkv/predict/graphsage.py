@@ -23,17 +23,15 @@ class GraphSage(Network):
     at a cost that does not grow with the workflow.
     """
 
-    def __init__(
-        self, shape: Shape, *, width: int = 64, dropout: float = 0.3, hidden_dropout: float = 0.5
-    ) -> None:
+    def __init__(self, shape: Shape, *, width: int = 64, dropout: float = 0.3) -> None:
         super().__init__(shape)
         self._width = width
         # No agent V here, which stands before the first call: it is never the latest one.
         self.embedding = nn.Embedding(shape.agents, width)
         self.layers = nn.ModuleList(DenseSAGEConv(width, width) for _ in range(2))
         self.query = nn.Linear(width, width, bias=False)
-        self.text = HiddenInput(shape.hidden_size, width, dropout=hidden_dropout)
-        self.head = head(3 * width, width, shape, dropout)
+        self.text = HiddenInput(shape.hidden_size, width)
+        self.head = head(3 * width, shape, dropout)
         self.register_buffer("transitions", torch.zeros(shape.agents, shape.agents))
 
     def fit_inputs(self, prefixes: Prefixes, transitions: NDArray[np.float32]) -> None:
@@ -75,11 +73,14 @@ class OrderedGraphSage(GraphSage):
         self.place = nn.Parameter(0.1 * torch.randn(WINDOW - 1, width))
 
     def path_summary(self, batch: Batch, agents: torch.Tensor) -> torch.Tensor:
-        before = batch.calls[:, :-1]
+        latest, before = batch.calls[:, -1], batch.calls[:, :-1]
         absent = before == self.shape.agents
-        states = agents[before.masked_fill(absent, UNKNOWN_COLUMN)] + self.place
-        query = self.query(agents)[batch.calls[:, -1]]
-        scores = (states @ query[:, :, None])[:, :, 0] / math.sqrt(self._width)
+        before = before.masked_fill(absent, UNKNOWN_COLUMN)
+        # Score and value of a place are those of its agent and of its distance, added: tables of
+        # (V, V) and (V, WINDOW - 1) instead of a vector per place.
+        queries = self.query(agents) / math.sqrt(self._width)
+        scores = (queries @ agents.T)[latest].gather(1, before) + (queries @ self.place.T)[latest]
         # A first call has nothing before it: then all weights are 0, and so is the summary.
         weights = torch.softmax(scores.masked_fill(absent, -1e9), dim=1).masked_fill(absent, 0.0)
-        return (weights[:, None] @ states)[:, 0]
+        by_agent = torch.zeros_like(batch.counts).scatter_add(1, before, weights)
+        return by_agent @ agents + weights @ self.place

@@ -39,10 +39,9 @@ class Mlp(Network):
         widths: tuple[int, ...],
         text_width: int,
         dropout: float = 0.3,
-        hidden_dropout: float = 0.5,
     ) -> None:
         super().__init__(shape)
-        self.text = HiddenInput(shape.hidden_size, text_width, dropout=hidden_dropout)
+        self.text = HiddenInput(shape.hidden_size, text_width)
         layers: list[nn.Module] = []
         width_in = 2 * shape.agents + text_width
         for width in widths:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from pbkv.predict.dataset import Prefixes
+from pbkv.predict.dropout import ByteDropout
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,7 @@ class HiddenInput(nn.Module):
     the examples loses its state, so that the vector is learnt.
     """
 
-    def __init__(self, hidden_size: int, width: int, *, dropout: float = 0.0) -> None:
+    def __init__(self, hidden_size: int, width: int) -> None:
         super().__init__()
         self.register_buffer("mean", torch.zeros(hidden_size))
         self.register_buffer("scale", torch.ones(hidden_size))
@@ -97,7 +98,7 @@ class HiddenInput(nn.Module):
         bound = 1.0 / math.sqrt(max(1, hidden_size))
         self.project = nn.Parameter(torch.empty(width, hidden_size).uniform_(-bound, bound))
         self.absent = nn.Parameter(torch.zeros(width))
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = ByteDropout(HIDDEN_DROPOUT)
 
     def fit(self, prefixes: Prefixes) -> None:
         seen = torch.from_numpy(prefixes.hidden[prefixes.has_hidden])
@@ -111,11 +112,18 @@ class HiddenInput(nn.Module):
         return torch.relu(projected)
 
 
-def head(width_in: int, width: int, shape: Shape, dropout: float) -> nn.Sequential:
+HIDDEN_DROPOUT = 0.3
+"""Share of the hidden state's numbers that a network does not see in training."""
+
+HEAD_WIDTH = 128
+"""Hidden units of :func:`head`, which combines what the text says with who is asking."""
+
+
+def head(width_in: int, shape: Shape, dropout: float) -> nn.Sequential:
     """The two-layer MLP with dropout that emits everything in one pass."""
     return nn.Sequential(
-        nn.Linear(width_in, width),
+        nn.Linear(width_in, HEAD_WIDTH),
         nn.ReLU(),
         nn.Dropout(dropout),
-        nn.Linear(width, shape.outputs),
+        nn.Linear(HEAD_WIDTH, shape.outputs),
     )

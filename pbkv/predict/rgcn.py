@@ -18,14 +18,12 @@ class Rgcn(Network):
     Relations are forward and backward transitions that the training traces hold at all.
     """
 
-    def __init__(
-        self, shape: Shape, *, width: int = 64, dropout: float = 0.3, hidden_dropout: float = 0.5
-    ) -> None:
+    def __init__(self, shape: Shape, *, width: int = 64, dropout: float = 0.3) -> None:
         super().__init__(shape)
         self.embedding = nn.Embedding(shape.agents, width)
         self.layers = nn.ModuleList(RGCNConv(width, width, num_relations=2) for _ in range(2))
-        self.text = HiddenInput(shape.hidden_size, width, dropout=hidden_dropout)
-        self.head = head(3 * width, width, shape, dropout)
+        self.text = HiddenInput(shape.hidden_size, width)
+        self.head = head(3 * width, shape, dropout)
         self.register_buffer("transitions", torch.zeros(shape.agents, shape.agents))
 
     def fit_inputs(self, prefixes: Prefixes, transitions: NDArray[np.float32]) -> None:

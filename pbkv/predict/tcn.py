@@ -21,15 +21,14 @@ class Tcn(Network):
         channels: int,
         width: int = 64,
         dropout: float = 0.3,
-        hidden_dropout: float = 0.5,
     ) -> None:
         super().__init__(shape)
         self.embedding = nn.Embedding(shape.agents + 1, channels)
         self.levels = nn.ModuleList(
             nn.Conv1d(channels, channels, _KERNEL, dilation=2**level) for level in range(depth)
         )
-        self.text = HiddenInput(shape.hidden_size, width, dropout=hidden_dropout)
-        self.head = head(channels + width, width, shape, dropout)
+        self.text = HiddenInput(shape.hidden_size, width)
+        self.head = head(channels + width, shape, dropout)
 
     def forward(self, batch: Batch) -> Outputs:
         states = self.embedding(batch.calls).transpose(1, 2)

@@ -27,7 +27,7 @@ class TrainingPlan:
     """
 
     epochs: int = 60
-    patience: int = 8
+    patience: int = 20
     batch_size: int = 512
     learning_rate: float = 2e-3
     weight_decay: float = 0.05
@@ -83,7 +83,7 @@ def _train(
     batch, targets, remaining = _tensors(training)
     held_batch, held_targets, _ = _tensors(validation)
     optimizer = torch.optim.AdamW(
-        network.parameters(), lr=plan.learning_rate, weight_decay=plan.weight_decay
+        network.parameters(), lr=plan.learning_rate, weight_decay=plan.weight_decay, fused=True
     )
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, plan.epochs)
     best_loss, best_epoch, best_weights = float("inf"), 0, copy.deepcopy(network.state_dict())

@@ -20,17 +20,16 @@ class Transformer(Network):
         width: int = 64,
         heads: int = 4,
         dropout: float = 0.3,
-        hidden_dropout: float = 0.5,
     ) -> None:
         super().__init__(shape)
         self.embedding = nn.Embedding(shape.agents + 1, width)
         self.position = nn.Parameter(0.02 * torch.randn(WINDOW, width))
-        self.text = HiddenInput(shape.hidden_size, width, dropout=hidden_dropout)
+        self.text = HiddenInput(shape.hidden_size, width)
         layer = nn.TransformerEncoderLayer(
             width, heads, 2 * width, dropout=0.1, batch_first=True, norm_first=True
         )
         self.encoder = nn.TransformerEncoder(layer, depth, enable_nested_tensor=False)
-        self.head = head(2 * width, width, shape, dropout)
+        self.head = head(2 * width, shape, dropout)
 
     def forward(self, batch: Batch) -> Outputs:
         tokens = self.embedding(batch.calls) + self.position

@@ -46,6 +46,13 @@ def evaluate(
     sizes: Annotated[
         str, typer.Option(help="Comma list of further training sizes; empty for none.")
     ] = "100,300",
+    curve_seeds: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            help="Trainings for --sizes, for --layers and, beside --layer, for post-norm.",
+        ),
+    ] = 3,
     layers: Annotated[
         str,
         typer.Option(
@@ -55,8 +62,8 @@ def evaluate(
     layer: Annotated[
         str,
         typer.Option(
-            help="A second table on the hidden states of this layer; auto: the best of --layers, "
-            "chosen on training traces."
+            help="The main table on the hidden states of this layer, post-norm beside it; auto: "
+            "the best of --layers, chosen on training traces."
         ),
     ] = "",
     model: Annotated[
@@ -96,6 +103,7 @@ def evaluate(
             test=test,
             seeds=seeds,
             sizes=tuple(_numbers("sizes", sizes)),
+            curve_seeds=curve_seeds,
             scan_layers=bool(layers),
         )
         workflows = make_traces(workload, train + test, seed=data_seed, data_dir=data)
@@ -111,7 +119,7 @@ def evaluate(
         traced = states_of(workflows, model, layers, layer)
         if layer:
             chosen = source_of(layer, traced, train)
-            plan = replace(plan, sources=(POST_NORM, chosen))
+            plan = replace(plan, sources=(chosen, POST_NORM))
         _execute(plan, traced, results)
         results.finish()
         if html is not None:
@@ -247,6 +255,13 @@ def _evaluate_live(checkpoint: Path, workflows: Sequence[PromptedWorkflow], mode
             refuse(str(problem).partition("\n")[0])
     for step, (now, before) in enumerate(zip(found.live, found.offline, strict=True), start=1):
         typer.echo(f"s{step}: live {now:.3f}, offline {before:.3f}, difference {now - before:+.3f}")
+    for step, pair in enumerate(found.paired, start=1):
+        typer.echo(
+            f"s{step}, paired on {pair.forecasts} calls: engine's states {pair.first:.3f}, "
+            f"offline {pair.second:.3f}, difference {pair.difference:+.3f} "
+            f"(95 %: {pair.low:+.3f} to {pair.high:+.3f}), same agent named in {pair.same:.1%}, "
+            f"largest difference of a probability {pair.largest_gap:.3f}"
+        )
     outcomes = ", ".join(f"{count} {outcome}" for outcome, count in found.outcomes.items())
     typer.echo(f"{len(workflows)} workflows, {found.calls} calls; forecasts: {outcomes}")
 

@@ -69,8 +69,7 @@ def section(scope: Scope, measured: Measured) -> Section:
                 parts.append(f"{ratio:.2f}x in the {_METRICS[metric]} of {best}")
             sentences.append(
                 Text(
-                    f"{TITLES[workload]}, {place}: best stock over {PRODUCT} is "
-                    f"{', '.join(parts)}."
+                    f"{TITLES[workload]}, {place}: best stock over {PRODUCT} is {', '.join(parts)}."
                 )
             )
     caption = (

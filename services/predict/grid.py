@@ -46,9 +46,8 @@ class TracedStates:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationPlan:
-    """``sizes`` are training sizes besides ``train``, run with ``curve_seeds``, like the layers.
-
-    ``sources`` are those of the main table, one table each; the sizes are run on the last of them.
+    """``sources`` get a table each. The first is the main one, with ``seeds`` trainings; the
+    others, the further training ``sizes`` (on the main source) and the layers have ``curve_seeds``.
     """
 
     chosen: tuple[tuple[str, str], ...]
@@ -93,7 +92,7 @@ def choose_variants(families: str) -> tuple[tuple[str, str], ...]:
 
 
 def plan_runs(plan: EvaluationPlan, sources: Sequence[str]) -> list[Run]:
-    """All runs, seed by seed: the main tables first, then the curve, then the layers.
+    """All runs: the main table first, then what has fewer seeds; each of them seed by seed.
 
     So a run that is cut short has whole tables of fewer seeds. Without text the families that read
     nothing else have nothing to learn from.
@@ -107,6 +106,7 @@ def plan_runs(plan: EvaluationPlan, sources: Sequence[str]) -> list[Run]:
     if not plan.scan_layers or ("graphsage", "") not in chosen:
         scanned = []
     sizes = [size for size in plan.sizes if size < plan.train]
+    main, *others = plan.sources
 
     def families(seed: int, part: str, train: int, source: str) -> Iterator[Run]:
         for family, variant in chosen:
@@ -115,12 +115,13 @@ def plan_runs(plan: EvaluationPlan, sources: Sequence[str]) -> list[Run]:
 
     planned: list[Run] = []
     for seed in range(plan.seeds):
-        for source in plan.sources:
+        planned += families(seed, MAIN, plan.train, main)
+    for seed in range(min(plan.seeds, plan.curve_seeds)):
+        for size in sizes:
+            planned += families(seed, SIZES, size, main)
+        for source in others:
             planned += families(seed, MAIN, plan.train, source)
-        if seed < plan.curve_seeds:
-            for size in sizes:
-                planned += families(seed, SIZES, size, plan.sources[-1])
-            planned += [Run(LAYERS, "graphsage", "", seed, plan.train, s) for s in scanned]
+        planned += [Run(LAYERS, "graphsage", "", seed, plan.train, s) for s in scanned]
     return planned
 
 

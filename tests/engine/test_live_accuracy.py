@@ -66,4 +66,9 @@ def test_live_accuracy_is_the_offline_accuracy(tmp_path, device):
 
     assert found.offline[0] > 0.9, "the hidden state says who is next; the agents alone do not"
     assert found.largest_difference <= 0.02
+    assert found.paired_calls == found.calls, "the engine writes the state of every prompt"
+    for live, pair in zip(found.live, found.paired, strict=True):
+        # No forecast was late: the engine says what the network says of the engine's states.
+        assert live == pytest.approx(pair.first)
+        assert pair.same >= 0.98
     assert found.outcomes.get("failed", 0) == 0

@@ -3,7 +3,8 @@
 An event is a JSON object, alone on its line or after whatever the log's format puts before it; a
 time at the start of the line is when the call finished. ``LLMCall`` and ``LLMStreamEnd`` are calls.
 Their ``agent_id`` is ``type/key``: in a team the key is that of the team's run and the type ends
-with it, so it names the workflow and the rest names the agent.
+with it, so it names the workflow and the rest names the agent. The manager of a selector group chat
+calls a model too, and is ``selector``, as in what :mod:`pbkv.clients.autogen` tells the engine.
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ from pbkv.trace.record import InvocationRecord
 _CALLS = ("LLMCall", "LLMStreamEnd")
 _TIME = re.compile(r"\[?(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d)(?:[.,](\d{1,6}))?(Z|[+-]\d\d:?\d\d)?")
 _DEFAULT_KEY = "default"
+_ROLES = {"SelectorGroupChatManager": "selector"}
+_LONGEST_CALL_S = 86_400.0
+"""A model server whose ``created`` is older than that does not mean the call's start."""
 
 
 def import_autogen(path: Path, *, tenant: str = "") -> list[InvocationRecord]:
@@ -40,22 +44,30 @@ def _call(place: str, prefix: str, event: Mapping[str, Any], path: Path) -> Fore
     response = event.get("response")
     created_s = at(response, "created")
     finished_at_s = _finished_at_s(place, prefix, event, created_s)
-    if not isinstance(created_s, int | float) or not 0 < created_s <= finished_at_s:
+    if not isinstance(created_s, int | float) or not (
+        finished_at_s - _LONGEST_CALL_S < created_s <= finished_at_s
+    ):
         created_s = finished_at_s
+    agent = (agent_type.removesuffix(f"_{key}") if key else agent_type) or UNNAMED_AGENT
     usage = at(response, "usage")
     return ForeignCall(
         # A key of an application's own choice may be the same for every run.
         workflow=key if key and key != _DEFAULT_KEY else path.stem,
-        agent=(agent_type.removesuffix(f"_{key}") if key else agent_type) or UNNAMED_AGENT,
+        agent=_ROLES.get(agent, agent),
         sent_at_s=float(created_s),
         finished_at_s=finished_at_s,
         request_id=name(at(response, "id")),
         model=name(at(response, "model")),
-        prompt_tokens=tokens(place, "prompt_tokens", event.get("prompt_tokens")),
+        # No prompt is empty: 0 stands for what a streaming server did not say.
+        prompt_tokens=tokens(place, "prompt_tokens", event.get("prompt_tokens")) or None,
         cached_tokens=tokens(
             place, "cached_tokens", at(usage, "prompt_tokens_details", "cached_tokens")
         ),
-        completion_tokens=tokens(place, "completion_tokens", event.get("completion_tokens")),
+        completion_tokens=tokens(
+            place,
+            "completion_tokens",
+            event.get("completion_tokens") if event.get("prompt_tokens") else None,
+        ),
         finish_reason=name(
             at(response, "choices", 0, "finish_reason"), at(response, "finish_reason")
         ),

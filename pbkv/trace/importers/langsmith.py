@@ -45,7 +45,7 @@ def _call(place: str, run: Run, runs: Mapping[str, tuple[str, Run]]) -> ForeignC
     metadata = at(run, "extra", "metadata")
     usage = at(metadata, "usage_metadata") or at(run, "outputs", "usage_metadata") or _usage(run)
     generation = at(run, "outputs", "generations", 0, 0)
-    first_token = run.get("first_token_time")
+    first_token = run.get("first_token_time") or _first_token(run)
     return ForeignCall(
         workflow=_trace_id(run),
         agent=_agent(run, runs),
@@ -79,6 +79,17 @@ def _call(place: str, run: Run, runs: Mapping[str, tuple[str, Run]]) -> ForeignC
 
 def _trace_id(run: Run) -> str:
     return name(run.get("trace_id"), run["id"])
+
+
+def _first_token(run: Run) -> Any:
+    """As the SDK logs it, for exports without a field of its own."""
+    events = run.get("events")
+    times = (
+        at(event, "time")
+        for event in (events if isinstance(events, list) else ())
+        if at(event, "name") == "new_token"
+    )
+    return next(times, None)
 
 
 def _usage(run: Run) -> Any:

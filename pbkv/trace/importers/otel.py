@@ -4,12 +4,13 @@ Two forms: OTLP/JSON, as the collector's file exporter writes it (a ``resourceSp
 line), and the SDK's own ``span.to_json()``. A span whose ``gen_ai.operation.name`` is a model call
 is a call; its agent is the ``gen_ai.agent.name`` of the span or of the nearest span above it. Its
 workflow is the ``gen_ai.conversation.id`` found the same way, else the trace: as the router reads
-it from a request's baggage.
+it from a request's baggage. LangSmith's own export to OpenTelemetry names neither: there the agent
+is the LangGraph node, and an error is an event of a span whose status says OK.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,12 @@ from pbkv.trace.importers.fields import at, error_name, json_objects, name, seco
 from pbkv.trace.record import InvocationRecord
 
 _MODEL_CALLS = ("chat", "text_completion", "generate_content")
+_AGENTS = (
+    "gen_ai.agent.name",
+    "langsmith.metadata.lc_agent_name",
+    "langsmith.metadata.langgraph_node",
+)
+_CONVERSATIONS = ("gen_ai.conversation.id", "langsmith.metadata.thread_id")
 _VALUES = ("stringValue", "intValue", "doubleValue", "boolValue")
 
 
@@ -35,7 +42,8 @@ class Span:
     start_s: float
     end_s: float
     attributes: Mapping[str, Any]
-    failed: bool
+    error: str
+    """Its name; empty for a span that succeeded."""
 
 
 def import_otel(path: Path, *, tenant: str = "") -> list[InvocationRecord]:
@@ -55,8 +63,8 @@ def _call(span: Span, spans: Mapping[tuple[str, str], Span]) -> ForeignCall:
     own = span.attributes
     first_chunk_s = own.get("gen_ai.response.time_to_first_chunk")
     return ForeignCall(
-        workflow=_inherited(span, spans, "gen_ai.conversation.id") or span.trace_id,
-        agent=_inherited(span, spans, "gen_ai.agent.name") or UNNAMED_AGENT,
+        workflow=_inherited(span, spans, *_CONVERSATIONS) or span.trace_id,
+        agent=_inherited(span, spans, *_AGENTS) or UNNAMED_AGENT,
         application=_inherited(span, spans, "gen_ai.workflow.name") or name(own["service.name"]),
         sent_at_s=span.start_s,
         finished_at_s=span.end_s,
@@ -83,16 +91,16 @@ def _call(span: Span, spans: Mapping[tuple[str, str], Span]) -> ForeignCall:
             own.get("gen_ai.usage.completion_tokens"),
         ),
         finish_reason=name(at(own.get("gen_ai.response.finish_reasons"), 0)),
-        error=error_name(own.get("error.type") or span.failed),
+        error=error_name(own.get("error.type")) or span.error,
     )
 
 
-def _inherited(span: Span, spans: Mapping[tuple[str, str], Span], attribute: str) -> str:
-    """The attribute of the span or of the nearest one above it."""
+def _inherited(span: Span, spans: Mapping[tuple[str, str], Span], *attributes: str) -> str:
+    """The first of the attributes that the span has, or the nearest one above it."""
     seen: set[str] = set()
     above: Span | None = span
     while above is not None and above.span_id not in seen:
-        found = name(above.attributes.get(attribute))
+        found = name(*map(above.attributes.get, attributes))
         if found:
             return found
         seen.add(above.span_id)
@@ -117,6 +125,11 @@ def _otlp_spans(place: str, value: Mapping[str, Any]) -> Iterator[Span]:
             for span in at(scope, "spans") or ():
                 attributes = {"service.name": service, **_attributes(at(span, "attributes"))}
                 code = at(span, "status", "code")
+                exceptions = [
+                    _attributes(at(event, "attributes")).get("exception.type")
+                    for event in at(span, "events") or ()
+                    if at(event, "name") == "exception"
+                ]
                 yield Span(
                     place=place,
                     trace_id=_id(place, "traceId", at(span, "traceId")),
@@ -125,7 +138,7 @@ def _otlp_spans(place: str, value: Mapping[str, Any]) -> Iterator[Span]:
                     start_s=_nanoseconds(place, "startTimeUnixNano", span),
                     end_s=_nanoseconds(place, "endTimeUnixNano", span),
                     attributes=attributes,
-                    failed=code in (2, "STATUS_CODE_ERROR"),
+                    error=_error(code in (2, "STATUS_CODE_ERROR"), exceptions),
                 )
 
 
@@ -139,8 +152,22 @@ def _sdk_span(place: str, span: Mapping[str, Any]) -> Span:
         start_s=seconds(place, "start_time", span.get("start_time")),
         end_s=seconds(place, "end_time", span.get("end_time")),
         attributes={"service.name": service, **(span.get("attributes") or {})},
-        failed=at(span, "status", "status_code") == "ERROR",
+        error=_error(
+            at(span, "status", "status_code") == "ERROR",
+            [
+                at(event, "attributes", "exception.type")
+                for event in span.get("events") or ()
+                if at(event, "name") == "exception"
+            ],
+        ),
     )
+
+
+def _error(failed: bool, exceptions: Sequence[Any]) -> str:
+    """By the last of the span's exceptions, which is the one that got out of it."""
+    if exceptions:
+        return error_name(exceptions[-1]) or "error"
+    return error_name(failed)
 
 
 def _attributes(pairs: Any) -> dict[str, Any]:

@@ -1,4 +1,9 @@
-"""Logs of other systems become traces. The samples follow the formats those systems document."""
+"""Logs of other systems become traces.
+
+Samples called ``langgraph``, ``autogen_teams`` and ``crewai_crew`` were written by those
+frameworks (langsmith 0.15.1, autogen 0.7.5, crewai 1.15.30), their texts cut; the others follow the
+formats that are documented, for what is hard to provoke.
+"""
 
 import json
 from pathlib import Path
@@ -114,6 +119,49 @@ def test_crewai_events():
     assert (first.request_id, times(first)) == ("chatcmpl-1", (1.0, 2.5))
     assert failed.error == "ContextWindowExceededError"
     assert two.calls[0].record.prompt_tokens == 81
+
+
+def test_runs_that_langgraph_sent_to_langsmith():
+    done, failed = workflows(imported("langsmith", "langgraph_runs.jsonl")).values()
+
+    assert (done.agents, done.ended) == (("retriever", "verifier"), True)
+    first, streamed = (c.record for c in done.calls)
+    assert (first.prompt_tokens, first.completion_tokens, first.request_id) == (11, 3, "answer-1")
+    assert streamed.sent_at_s < streamed.first_token_at_s < streamed.finished_at_s
+    assert failed.ended
+    assert [c.record.error for c in failed.calls] == ["OpenAIConnectionError"]
+
+
+def test_spans_that_langgraph_sent_to_opentelemetry():
+    found = workflows(imported("otel", "langgraph_spans.jsonl"))
+
+    thread = found.pop("lab:thread-7")
+    assert (thread.agents, thread.ended) == (("retriever", "verifier"), False)
+    assert thread.calls[0].record.prompt_tokens == 11
+    agent, failed = found.values()
+    assert (agent.agents, agent.ended) == (("soloist",), True)
+    assert [(c.record.agent, c.record.error) for c in failed.calls] == [("failing", "Exception")]
+
+
+def test_events_of_autogen_teams():
+    found = workflows(imported("autogen", "autogen_teams.log"))
+
+    agents = sorted(w.agents for w in found.values())
+    assert agents[0] == ("coder", "tester") == agents[1]
+    assert agents[2:] == [("default",), ("selector", "selector", "selector", "coder")]
+    for call in (call for w in found.values() for call in w.calls):
+        # The server of this log says that every answer was created in 1970.
+        assert call.record.sent_at_s > TEN_S
+    streamed = next(w for w in found.values() if w.calls[0].record.request_id == "")
+    assert streamed.calls[0].record.prompt_tokens is None, "0 in the log: not told"
+
+
+def test_events_of_a_crew():
+    (crew,) = workflows(imported("crewai", "crewai_crew.jsonl")).values()
+
+    assert (crew.agents, crew.ended) == (("Extractor", "Writer"), True)
+    assert all(c.record.finished_at_s > c.record.sent_at_s for c in crew.calls)
+    assert [c.record.completion_tokens for c in crew.calls] == [3, 3]
 
 
 def test_a_list_and_an_object_with_one_are_read_too(tmp_path):

@@ -48,6 +48,18 @@ def test_curves_take_fewer_seeds_and_layers_only_graphsage():
     assert {(run.family, run.source) for run in layers} == {("graphsage", "layer 1")}
 
 
+def test_a_run_that_is_cut_short_has_the_main_table_first():
+    two = plan(sources=("layer 1", "post-norm"), curve_seeds=2)
+
+    runs = plan_runs(two, ("layer 1", "layer 2", "post-norm"))
+
+    first = [run for run in runs if run.part == MAIN and run.source == "layer 1"]
+    assert runs[: len(first)] == first
+    assert [run.seed for run in first] == sorted(run.seed for run in first)
+    assert {run.seed for run in first} == {0, 1, 2, 3}
+    assert {run.seed for run in runs[len(first) :]} == {0, 1}
+
+
 def test_without_text_nobody_reads_it():
     families = {run.family for run in plan_runs(plan(), ())}
 
@@ -72,7 +84,7 @@ def test_rows_have_the_keys_that_others_read_and_make_a_page():
     assert verdict(rows, "post-norm").startswith("Ahead at s1: ")
 
 
-def test_a_second_source_gets_a_table_of_its_own_and_the_sizes_are_run_on_it():
+def test_a_second_source_gets_a_table_of_its_own_and_the_sizes_are_run_on_the_first():
     traces, states = planted_traces(30)
     blank = [np.zeros_like(s) for s in states]
     traced = TracedStates(
@@ -80,18 +92,18 @@ def test_a_second_source_gets_a_table_of_its_own_and_the_sizes_are_run_on_it():
         ("layer 1", "layer 2", "post-norm"),
         [np.stack([no, s, no], axis=1) for no, s in zip(blank, states, strict=True)],
     )
-    two = plan(chosen=choose_variants("markov/n=1,knn/k=5"), sources=("post-norm", "layer 2"))
+    two = plan(chosen=choose_variants("markov/n=1,knn/k=5"), sources=("layer 2", "post-norm"))
 
     runs = plan_runs(two, traced.sources)
     rows = [row for _, row in execute(runs, two, traced)]
 
     main = [row["source"] for row in rows if row["part"] == MAIN]
-    assert main == ["post-norm"] * 2 + ["layer 2"] * 2
+    assert main == ["layer 2"] * 2 + ["post-norm"] * 2
     assert {row["source"] for row in rows if row["part"] == SIZES} == {"layer 2"}
     printed = summary(rows, with_paper=False)
     assert [part for part in printed if isinstance(part, str)][::2] == [
-        "Hidden states: post-norm",
         "Hidden states: layer 2",
+        "Hidden states: post-norm",
     ]
 
 
