@@ -194,7 +194,7 @@ def unpredicted(start_engine, tmp_path_factory):
 @pytest.fixture(scope="session")
 def pair(start_engine, redis_server, tmp_path_factory):
     """Two tensor-parallel ranks with a host tier that evict pages, one request at a time, and a
-    bound of the queue that every wait of a test exceeds. Events come from Redis for the replica "pair"."""
+    bound of the queue that every wait of a test exceeds. Events come from Redis for "pair"."""
     folder = tmp_path_factory.mktemp("ranks")
     policy = PolicySettings(
         policy="he",
