@@ -86,6 +86,9 @@ class Relay:
             except TimeoutError:
                 if not self._client_left:
                     raise ServingTimeout(f"the answer took longer than {total_s:g} s") from None
+                if self._started and self._facts.finish_reason:
+                    # It had the whole answer and did not wait for the end of the connection.
+                    return
                 self._error = "client_left"
                 if self._started:
                     self._serving.metrics.broken_answers.labels("client_left").inc()

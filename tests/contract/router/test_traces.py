@@ -98,6 +98,23 @@ async def test_a_client_that_left_is_traced(router, engine, fleet):
     assert record.error == "client_left"
 
 
+async def test_a_client_that_left_with_the_whole_answer_is_no_error(router, engine, fleet):
+    # Clients close at the last event they care for, before the connection ends.
+    engine.faults.hold_after_chunks = engine.faults.chunks + 1
+    body = {"messages": MESSAGES, "stream": True}
+    async with router.http.stream(
+        "POST", "/v1/chat/completions", json=body, headers={"X-Workflow-ID": "w"}
+    ) as answer:
+        async for line in answer.aiter_lines():
+            if '"finish_reason": "stop"' in line or '"finish_reason":"stop"' in line:
+                break
+    await engine.until(disconnected=1)
+
+    (record,) = await written(fleet, 1)
+
+    assert (record.error, record.finish_reason, record.prompt_tokens) == ("", "stop", 11)
+
+
 async def test_a_request_that_reached_no_replica_is_no_call(router, fleet):
     answer = await router.http.post("/v1/chat/completions", json={"model": "fake-model"})
     assert answer.status_code == 400
