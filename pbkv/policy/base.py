@@ -261,6 +261,11 @@ class EvictionPolicy(ABC):
                 index.add(node)
             self._stuck[tier] = {}
 
+    @property
+    def cuts_victims(self) -> bool:
+        """Whether :meth:`kept_tokens` is ever above 0."""
+        return self._unit is EvictionUnit.PAGE
+
     def kept_tokens(
         self, victim: CacheNode, needed_tokens: int, *, pool_tokens: int, page_size: int
     ) -> int:

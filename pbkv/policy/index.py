@@ -151,8 +151,9 @@ class EvictionIndex:
             group.turned = self._newest_first is not None and self._newest_first(tag)
         first = group.newest_heap().peek() if group.turned else group.nodes.peek()
         assert first is not None, "only groups with nodes are in the order"
-        key, group.head = first
-        return (rank, key, group.head.node_id)
+        key, head = first
+        group.head = head
+        return (rank, key, head.node_id)
 
 
 class _Group:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-import time
 from contextlib import closing
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from sglang.srt.mem_cache.unified_cache.components.base import CacheTransferPhase, EvictLayer
@@ -33,6 +33,7 @@ class PolicyFullComponent(FullComponent):
         self._recorder = binding.recorder
         self._victims = self.policy.next_victims(0, Tier.DEVICE)
         self._evict_s = 0.0
+        self._cuts_victims = self.policy.cuts_victims
         self._pool_tokens = params.token_to_kv_pool_allocator.size
         # Of an eviction for an allocation: the tokens that must be free for it to fit.
         self.wanted_free_tokens: int | None = None
@@ -57,13 +58,16 @@ class PolicyFullComponent(FullComponent):
     ) -> int | None:
         if tracker[self.component_type] >= self._evict_device_request_cnt:
             return None
-        start_s = time.perf_counter()
+        start_s = perf_counter()
         victim = next(self._victims, None)
-        self._evict_s += time.perf_counter() - start_s
+        self._evict_s += perf_counter() - start_s
         if victim is None:
             return None
-        self._spare_beginning(victim, tracker[self.component_type], cache_actions)
-        return victim.node_id if self._may_go(victim) else None
+        if self._cuts_victims:
+            self._spare_beginning(victim, tracker[self.component_type], cache_actions)
+        if self.active_allowance is not None and not self._may_go(victim, self.active_allowance):
+            return None
+        return victim.node_id
 
     def _spare_beginning(self, victim: CacheNode, freed_tokens: int, cache_actions: Any) -> None:
         """Cut off what of ``victim`` may stay, as a node above it. The victim keeps its id."""
@@ -83,10 +87,10 @@ class PolicyFullComponent(FullComponent):
             if action is not None:
                 cache_actions.append(action)
 
-    def _may_go(self, victim: CacheNode) -> bool:
-        if self.active_allowance is None or (victim.retired and not victim.waiting):
+    def _may_go(self, victim: CacheNode, active_allowance: int) -> bool:
+        if victim.retired and not victim.waiting:
             return True
-        self.active_allowance -= victim.num_tokens
+        self.active_allowance = active_allowance - victim.num_tokens
         return self.active_allowance >= 0
 
     def _evict_device_end(self) -> None:
