@@ -1,16 +1,12 @@
-"""Clock, clients and replicas: a closed loop of scripted workflows.
-
-A discrete-event loop over one heap. It is written out because an event costs it half a microsecond;
-a general kernel such as SimPy runs every process as a generator and costs several.
-"""
+"""Clients and replicas: scripted workflows in a closed or an open loop."""
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from pbkv.sim.client import WorkflowRun
+from pbkv.sim.clock import Clock
 from pbkv.sim.engine import SimulatedEngine
 from pbkv.sim.forecasting import SimulatedForecaster
 from pbkv.sim.request import SimRequest
@@ -22,7 +18,7 @@ from pbkv.workload import ScriptedWorkflow
 class SimReplica:
     """An engine in the loop, and how many workflows are pinned to it.
 
-    ``version`` counts the planned ends of steps: an end that was planned anew leaves a stale event.
+    ``version`` counts the planned ends of steps: an end that was planned anew leaves a stale one.
     """
 
     name: str
@@ -60,7 +56,6 @@ class ServingLoop:
         hooks: LoopHooks,
         starts_s: Iterable[float] | None = None,
     ) -> None:
-        self.now_s = 0.0
         self.measured = Measurements()
         self.runs: dict[str, WorkflowRun] = {}
         self._scripts = iter(scripts)
@@ -72,9 +67,14 @@ class ServingLoop:
         self._max_new_tokens = max_new_tokens
         self._hooks = hooks
         self._pins: dict[str, SimReplica] = {}
-        # (time, number, what is due); numbers keep the order of equal times.
-        self._events: list[tuple[float, int, _Call | _StepEnd | _Timer]] = []
-        self._numbers = 0
+        self._clock = Clock()
+        self._requests = 0
+        self._touched: dict[str, SimReplica] = {}
+
+    @property
+    def now_s(self) -> float:
+        """Simulated seconds since the start."""
+        return self._clock.now_s
 
     def run(self) -> None:
         """Until every workflow ended."""
@@ -83,24 +83,13 @@ class ServingLoop:
                 self._start_next()
         else:
             self._await_next()
-        events = self._events
-        while self.runs or self._more:
-            if not events:
+        while self.runs or self._more or self._touched:
+            if not self._clock.step():
                 raise RuntimeError(f"{len(self.runs)} workflows wait for nothing")
-            now_s = self.now_s = events[0][0]
-            changed: dict[str, SimReplica] = {}
-            while events and events[0][0] <= now_s:
-                event = heapq.heappop(events)[2]
-                replica = event.happen(self)
-                if replica is not None:
-                    changed[replica.name] = replica
-            for replica in changed.values():
-                if not replica.engine.busy:
-                    self._begin(replica)
 
     def at(self, time_s: float, action: Callable[[], None]) -> None:
         """Do something at a time, as long as workflows run by then."""
-        self._push(time_s, _Timer(action))
+        self._clock.at(time_s, action)
 
     # ---- workflows ----
 
@@ -130,28 +119,28 @@ class ServingLoop:
             now_s=self.now_s,
         )
         self.runs[script.workflow_id] = run
-        self._push(self.now_s, _Call(run))
+        self.at(self.now_s, lambda: self._call(run))
 
-    def call(self, run: WorkflowRun) -> SimReplica:
+    def _call(self, run: WorkflowRun) -> None:
         """A workflow sends its next call."""
         workflow_id = run.script.workflow_id
         replica = self._pins.get(workflow_id)
         if replica is None:
             replica = self._pins[workflow_id] = self._place(run)
             replica.pinned += 1
-        self._numbers += 1
-        request = run.next_request(self._numbers, self.now_s)
+        self._requests += 1
+        request = run.next_request(self._requests, self.now_s)
         ends_s = replica.engine.submit(request, self.now_s)
         if ends_s is not None:
             self._plan_end(replica, ends_s)
-        return replica
+        self._touch(replica)
 
     def _answered(self, request: SimRequest) -> None:
         self.measured.call(request)
         self._hooks.on_call(request)
         run = self.runs[request.workflow_id]
         if not run.done:
-            self._push(self.now_s + run.pause_s, _Call(run))
+            self.at(self.now_s + run.pause_s, lambda: self._call(run))
             return
         del self.runs[request.workflow_id]
         self._pins.pop(request.workflow_id).pinned -= 1
@@ -161,6 +150,18 @@ class ServingLoop:
             self._start_next()
 
     # ---- steps ----
+
+    def _touch(self, replica: SimReplica) -> None:
+        """Something happened to a replica: once all has that is due now, it may begin a step."""
+        if not self._touched:
+            self._clock.when_settled(self._begin_steps)
+        self._touched[replica.name] = replica
+
+    def _begin_steps(self) -> None:
+        touched, self._touched = self._touched, {}
+        for replica in touched.values():
+            if not replica.engine.busy:
+                self._begin(replica)
 
     def _begin(self, replica: SimReplica) -> None:
         ends_s = replica.engine.begin(self.now_s)
@@ -172,42 +173,14 @@ class ServingLoop:
 
     def _plan_end(self, replica: SimReplica, ends_s: float) -> None:
         replica.version += 1
-        self._push(ends_s, _StepEnd(replica, replica.version))
+        version = replica.version
+        self.at(ends_s, lambda: self._end_step(replica, version))
 
-    def step_over(self, replica: SimReplica) -> None:
-        """The step of a replica is over."""
+    def _end_step(self, replica: SimReplica, version: int) -> None:
+        """The step of a replica is over, unless its end was planned anew since."""
+        if version != replica.version:
+            return
         for request in replica.engine.finish(self.now_s):
             self._answered(request)
         self._hooks.after_step(replica.engine)
-
-    def _push(self, time_s: float, event: _Call | _StepEnd | _Timer) -> None:
-        self._numbers += 1
-        heapq.heappush(self._events, (time_s, self._numbers, event))
-
-
-@dataclass(slots=True, eq=False)
-class _Call:
-    run: WorkflowRun
-
-    def happen(self, loop: ServingLoop) -> SimReplica:
-        return loop.call(self.run)
-
-
-@dataclass(slots=True, eq=False)
-class _StepEnd:
-    replica: SimReplica
-    version: int
-
-    def happen(self, loop: ServingLoop) -> SimReplica | None:
-        if self.version != self.replica.version:
-            return None
-        loop.step_over(self.replica)
-        return self.replica
-
-
-@dataclass(slots=True, eq=False)
-class _Timer:
-    action: Callable[[], None] = field(repr=False)
-
-    def happen(self, loop: ServingLoop) -> None:
-        self.action()
+        self._touch(replica)

@@ -267,21 +267,33 @@ class SimulatedTree:
             self._update_candidate(parent)
 
     def _backup(self, node: TreeNode) -> None:
-        """Copy to the host, if its parent is there and the host can make room."""
-        parent: TreeNode = node.parent  # type: ignore[assignment]
-        if not parent.on_host:
-            return
-        needed = self.stored_host + node.num_tokens - self.host_tokens
+        """Copy ``node`` to the host, before it what is missing of its path; the first that finds no
+        room ends it, as in the engine."""
+        missing = []
+        while not node.on_host and node is not self.root:
+            missing.append(node)
+            node = node.parent  # type: ignore[assignment]
+        for each in reversed(missing):
+            if not self._make_room_on_host(each.num_tokens):
+                return
+            self._store_host(each)
+
+    def _make_room_on_host(self, num_tokens: int) -> bool:
+        """Evict from the host until ``num_tokens`` are free there; what went, went, if they are
+        not."""
+        needed = self.stored_host + num_tokens - self.host_tokens
         if needed > 0:
-            # Candidates are not on the device, and all above this node is: its path stays.
+            # Candidates are not on the device, and what is being copied is: its path stays.
             with closing(self.policy.next_victims(sys.maxsize, Tier.HOST)) as victims:
                 while needed > 0 and (victim := next(victims, None)) is not None:
                     needed -= victim.num_tokens
                     self._evict_host(victim)  # type: ignore[arg-type]
-            if needed > 0:
-                return
+        return needed <= 0
+
+    def _store_host(self, node: TreeNode) -> None:
         node.on_host = node.backed_up = True
         self.stored_host += node.num_tokens
+        parent: TreeNode = node.parent  # type: ignore[assignment]
         parent.host_children += 1
         self.policy.on_store(node, Tier.HOST)
         if parent.host_candidate:

@@ -159,7 +159,7 @@ def _publish_server_args(options: LocalCacheOptions) -> Any:
         device="cpu",
         page_size=options.page_size,
         enable_hierarchical_cache=options.host_ratio > 0,
-        hicache_ratio=max(options.host_ratio, 1.0),
+        hicache_ratio=options.host_ratio or 1.0,
         hicache_io_backend="direct",
         hicache_mem_layout="layer_first",
         hicache_write_policy="write_through",

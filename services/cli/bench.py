@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from services.cli.problem import BAD_INPUT, refuse
+from services.cli.problem import BAD_INPUT, check_writable, named_values, refuse
 
 if TYPE_CHECKING:
     from services.bench.report import ResultsFile
@@ -26,13 +26,13 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
-    help="Measure policies side by side.",
+    help="Measure policies, and the router.",
 )
 
 
 @app.callback()
 def bench() -> None:
-    """Measure policies side by side, all variants in one run."""
+    """Measure policies, or the router, all variants in one run."""
 
 
 _VARIANTS_HELP = """Comma list of variants, POLICY[+SETTING...][/QUEUE]: he, session/lpm,
@@ -188,6 +188,50 @@ def scheduler(
             asyncio.run(run_scheduler_bench(setup, variants, _console.log, results.add))
 
 
+@app.command("router")
+def router_command(
+    streams: Annotated[str, typer.Option(help="Comma list of streams at a time.")] = "1,64,1000",
+    turns: Annotated[int, typer.Option(min=1, help="Of each router, in changing order.")] = 3,
+    seconds: Annotated[float, typer.Option(min=0.1, help="Measured in every turn.")] = 4.0,
+    gap_ms: Annotated[float, typer.Option(min=1, help="Between two chunks of a stream.")] = 100.0,
+    chunks: Annotated[int, typer.Option(min=2, help="Of one answer.")] = 32,
+    against: Annotated[
+        list[str] | None,
+        typer.Option(help="NAME=URL, another router that forwards to --endpoint-port; repeat it."),
+    ] = None,
+    endpoint_port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port of the endpoint; default: a free one.")
+    ] = 0,
+    json: Annotated[
+        Path | None, typer.Option(help="Write rows to this file, after every measurement.")
+    ] = None,
+) -> None:
+    """What the router adds to a stream, beside the same streams without it, in turns."""
+    import uvloop
+
+    from services.bench.router import (
+        RouterBench,
+        check_pace,
+        parse_streams,
+        router_table,
+        run_router_bench,
+    )
+    from services.bench.router_streams import Cadence
+
+    with _one_line_problems():
+        check_pace(gap_ms, seconds)
+        setup = RouterBench(
+            streams=parse_streams(streams),
+            turns=turns,
+            seconds=seconds,
+            cadence=Cadence(gap_ms / 1000, chunks),
+            others=named_values(against),
+            endpoint_port=endpoint_port,
+        )
+        with _results(json, router_table, "calibration", None) as results:
+            uvloop.run(run_router_bench(setup, _console.log, results.add))
+
+
 @contextmanager
 def _one_line_problems() -> Iterator[None]:
     """Whatever the user or the machine got wrong is one line and exit code 2."""
@@ -253,6 +297,7 @@ def policy_command(
     from services.bench.policy_targets import policy_table, verdict_table
     from services.bench.report import environment, show, write_json
 
+    check_writable(json)
     with _one_line_problems():
         setup = PolicyBench(
             nodes=parse_sizes(nodes),

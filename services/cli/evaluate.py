@@ -13,7 +13,7 @@ import typer
 
 from pbkv.errors import PbkvError, SettingsError
 from pbkv.hidden_source import NO_SOURCE, POST_NORM, layer_of, layer_source
-from services.cli.problem import refuse
+from services.cli.problem import check_writable, refuse
 
 if TYPE_CHECKING:
     from pbkv.predict.data import PromptedWorkflow
@@ -112,6 +112,7 @@ def evaluate(
         if live is not None:
             _evaluate_live(live.resolve(), workflows[-test:], model)
             return
+        check_writable(json, html)
         env = environment(
             workload=workload, model=model, data="sample" if data is None else "given", test=test
         )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from services.cli.problem import refuse
+from services.cli.problem import check_writable, refuse
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -105,6 +105,7 @@ def recommend(
         for seed in range(1, seeds + 1):
             sample = replace(base, seed=seed)
             sample.check(sample.scripts())
+        check_writable(json)
         with _Progress(jobs or os.cpu_count() or 1) as simulate:
             found = search.recommend(
                 base,

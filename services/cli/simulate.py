@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from services.cli.problem import refuse
+from services.cli.problem import check_writable, refuse
 
 if TYPE_CHECKING:
+    from services.bench.report import ResultsFile
     from services.sim.grid import GridCell
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -103,11 +104,11 @@ def simulate(
     from pbkv.sim import gpu_costs
     from pbkv.sim.cluster import ClusterShape
     from pbkv.sim.points import operating_point
-    from services.bench.report import environment, show, write_json
+    from services.bench.report import ResultsFile, environment, show
     from services.sim.cluster import ClusterPlan
     from services.sim.graph import default_graph
     from services.sim.grid import GridCell, cells_of
-    from services.sim.table import screen_table, write_page
+    from services.sim.table import screen_table, speed_line, write_page
     from services.sim.variant import make_variants
 
     try:
@@ -162,11 +163,11 @@ def simulate(
         cells = cells_of(base, variants, scales, range(seed, seed + seeds))
         for cell in cells:
             cell.check(scripts)
-        rows = _run(cells, jobs or os.cpu_count() or 1)
+        check_writable(json, html)
         command = sys.argv[1:]
-        if json is not None:
-            env = environment(operating_point_fitted=point.fitted, costs=costs.source)
-            write_json(json, command, env, rows)
+        env = environment(operating_point_fitted=point.fitted, costs=costs.source)
+        results = ResultsFile(json, command, env)
+        rows = _run(cells, jobs or os.cpu_count() or 1, results)
         if html is not None:
             write_page(html, rows, command)
     except PbkvError as problem:
@@ -174,10 +175,11 @@ def simulate(
     except OSError as problem:
         refuse(f"cannot write {problem.filename}: {problem.strerror}")
     show(screen_table(rows))
+    typer.echo(speed_line(rows))
 
 
-def _run(cells: list[GridCell], jobs: int) -> list[dict[str, Any]]:
-    """All rows, in the order of the cells' seeds, pools and variants."""
+def _run(cells: list[GridCell], jobs: int, results: ResultsFile) -> list[dict[str, Any]]:
+    """All rows, in order of seed, pool and variant; each is kept as soon as it is there."""
     from rich.console import Console
     from rich.progress import Progress
 
@@ -185,14 +187,15 @@ def _run(cells: list[GridCell], jobs: int) -> list[dict[str, Any]]:
 
     with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("simulating", total=len(cells))
-        rows = []
         for _, row in run_grid(cells, jobs):
-            rows.append(row)
+            results.add(row)
             progress.advance(task)
     order = {
         (cell.seed, cell.kv_scale, cell.variant.name): place for place, cell in enumerate(cells)
     }
-    return sorted(rows, key=lambda row: order[row["seed"], row["kv_scale"], row["variant"]])
+    results.rows.sort(key=lambda row: order[row["seed"], row["kv_scale"], row["variant"]])
+    results.finish()
+    return results.rows
 
 
 def _numbers(option: str, text: str, above: float, most: float) -> list[float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import random
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
@@ -101,16 +102,21 @@ def _scripts(
 
 
 def run_cell(cell: GridCell) -> dict[str, Any]:
-    """One row: what was simulated and what it measured."""
-    simulation = cell.simulation()
+    """One row: what was simulated and what it measured.
+
+    ``cpu_s`` is the CPU time of the simulation alone, without making its workflows.
+    """
+    simulation, scripts = cell.simulation(), cell.scripts()
     timeline = Timeline(cell.timeline_bin_s) if cell.timeline_bin_s else None
     hooks = None if timeline is None else timeline.hooks()
     more: dict[str, Any] = {}
+    start_s = time.process_time()
     if cell.cluster is None:
-        result = simulate(simulation, cell.scripts(), hooks=hooks)
+        result = simulate(simulation, scripts, hooks=hooks)
     else:
-        served = cell.cluster.run(simulation, cell.scripts(), cell.seed)
+        served = cell.cluster.run(simulation, scripts, cell.seed)
         result, more = served.served, cluster_row(cell.cluster, served)
+    cpu_s = time.process_time() - start_s
     forecasts = simulation.settings
     return {
         "workload": cell.workload,
@@ -128,6 +134,7 @@ def run_cell(cell: GridCell) -> dict[str, Any]:
         "forecast_noise": forecasts.forecast_noise,
         **result.row(),
         **more,
+        "cpu_s": cpu_s,
         **({} if timeline is None else timeline.row()),
     }
 

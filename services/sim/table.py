@@ -60,6 +60,14 @@ def grouped(rows: Rows) -> dict[tuple[float, str], list[dict[str, Any]]]:
     return groups
 
 
+def speed_line(rows: Rows) -> str:
+    """How fast the simulator was: invocations of all rows over their CPU time."""
+    invocations = sum(row["invocations"] for row in rows)
+    cpu_s = sum(row["cpu_s"] for row in rows)
+    per_minute = 60.0 * invocations / max(cpu_s, 1e-9)
+    return f"{invocations:,} invocations in {cpu_s:.1f} s of CPU time, {per_minute:,.0f} a minute"
+
+
 def screen_table(rows: Rows) -> ScreenTable:
     """One line per pool size and variant."""
     table = ScreenTable(title=_title(rows), caption=_CAPTION)

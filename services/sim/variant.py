@@ -75,4 +75,8 @@ def _variant(policy_and_settings: str, queue: str) -> SimVariant:
         raise SettingsError(
             f"policy {policy} is the stock engine's, and queue {PBKV_QUEUE} belongs to the plug-in"
         )
+    if policy == SessionPolicy.name and words:
+        raise SettingsError(
+            f"policy {policy} is the stock engine's and has no setting {words[0]!r} of the plug-in"
+        )
     return SimVariant(policy, queue, tuple(words))

@@ -177,16 +177,21 @@ def test_every_call_finds_what_it_finds_in_the_real_tree(workload: str, policy: 
     assert {why: tokens for why, tokens in evicted.items() if tokens} == really_evicted
 
 
+@pytest.mark.parametrize("host_ratio", [0.5, 1.0])
 @pytest.mark.parametrize("policy", ["lru", "he"])
 @pytest.mark.parametrize("workload", ["hover", "swebench", "financebench"])
-def test_with_a_host_tier_hit_rates_agree(workload: str, policy: str) -> None:
-    """Not call by call: the engine copies to the host behind its back, the simulator at once."""
-    (simulated, evicted), (real, really_evicted) = _compare(workload, policy, 1.0)
+def test_with_a_host_tier_hit_rates_agree(workload: str, policy: str, host_ratio: float) -> None:
+    """Not call by call: the engine copies to the host behind its back, the simulator at once.
+
+    A host tier smaller than the device's is full of what the device holds as well: copies fail.
+    """
+    (simulated, evicted), (real, really_evicted) = _compare(workload, policy, host_ratio)
     prompts = sum(found.prompt for found in real)
 
     for tier in ("device", "host"):
         rates = [sum(getattr(f, tier) for f in found) / prompts for found in (simulated, real)]
         assert rates[0] == pytest.approx(rates[1], abs=0.02)
+    within = 0.1 if host_ratio >= 1.0 else 0.3
     for why, tokens in really_evicted.items():
-        assert evicted[why] == pytest.approx(tokens, rel=0.1)
+        assert evicted[why] == pytest.approx(tokens, rel=within)
     assert really_evicted["host"] > 0

@@ -28,6 +28,7 @@ ROW_KEYS = {
     "first_wait_max_s",
     "evicted_tokens",
     "invocations",
+    "cpu_s",
 }
 SMALL = ("--workflows", "12", "--concurrency", "6", "--kv-tokens", "4000", "--jobs", "1")
 
@@ -55,6 +56,8 @@ def test_a_grid_of_policies_queues_pools_and_seeds(tmp_path: Path) -> None:
     by_scale = {row["kv_scale"]: row["hit_rate"] for row in rows if row["variant"] == "lru/fcfs"}
     assert by_scale[2.0] > by_scale[1.0]
     assert "he+learned/pbkv" in done.stdout
+    assert f"{sum(row['invocations'] for row in rows):,} invocations in " in done.stdout
+    assert content["environment"]["finished"]
 
 
 def test_processes_find_what_one_process_finds(tmp_path: Path) -> None:
@@ -63,6 +66,7 @@ def test_processes_find_what_one_process_finds(tmp_path: Path) -> None:
         assert _run(*SMALL[:-1], jobs, "--policy", "lru,lae", "--json", str(file)).exit_code == 0
     one, two = (json.loads(file.read_text())["rows"] for file in files)
 
+    assert all(row.pop("cpu_s") > 0 for row in [*one, *two])
     assert one == two
 
 
@@ -125,6 +129,7 @@ def test_a_mooncake_trace_is_a_workload(tmp_path: Path) -> None:
         (["--queue", "lifo"], "unknown queue 'lifo'; choose from: fcfs, "),
         (["--policy", "session", "--queue", "pbkv"], "belongs to the plug-in"),
         (["--policy", "he+telepathy"], "unknown setting 'telepathy'"),
+        (["--policy", "session+page/lpm"], "has no setting 'page' of the plug-in"),
         (["--policy", "he+gamma=7"], "gamma is 7.0"),
         (["--gpu", "abacus"], "unknown gpu 'abacus'; choose one of: a100, "),
         (["--model", "gpt"], "unknown model 'gpt'"),
@@ -136,6 +141,8 @@ def test_a_mooncake_trace_is_a_workload(tmp_path: Path) -> None:
         (["--access-model", "psychic"], "unknown access model 'psychic'"),
         (["--agent-graph", "[1]", "--policy", "kvflow"], "agent_graph must be a JSON object"),
         (["--json", "/proc/none/rows.json"], "cannot write"),
+        (["--html", "/proc/none/page.html"], "cannot write"),
+        (["--html", "/"], "it is a folder"),
         (["--policy", "oracle", "--replicas", "2"], "policy oracle is for one engine"),
         (["--replicas", "3", "--autoscale", "2"], "max_replicas is 2, less than 3"),
     ],
