@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,7 @@ def operating_point(workload: str, costs: GpuCosts) -> OperatingPoint:
     data = _data()
     point = dict(data["default"]) | data["workloads"].get(workload, {})
     pools = point.pop("pools", {})
+    point.pop("also", None)
     fitted = pools.get(f"{costs.model}/{costs.gpu}")
     pool = fitted or {"kv_tokens": costs.kv_tokens}
     point |= pool
@@ -52,3 +53,10 @@ def operating_point(workload: str, costs: GpuCosts) -> OperatingPoint:
         max_new_tokens=point["max_new_tokens"] or None,
         fitted=fitted is not None,
     )
+
+
+def other_fits(workload: str, costs: GpuCosts) -> list[OperatingPoint]:
+    """Further points that fit the same LRU row, as ``scripts/fit_points.py`` found them."""
+    point = operating_point(workload, costs)
+    fits = _data()["workloads"].get(workload, {}).get("also", {})
+    return [replace(point, **fit) for fit in fits.get(f"{costs.model}/{costs.gpu}", ())]

@@ -42,7 +42,7 @@ def paper(
         str,
         typer.Option(
             help="Comma list: table1, table4, bounds, figure5a, figure5b, figure5c, figure6, "
-            "figure10, figure11, figure12, product."
+            "figure10, figure11, figure12, regimes, product."
         ),
     ] = "all",
     seeds: Annotated[int, typer.Option(min=1, help="Sets of workflows, for Tables 1 and 2.")] = 10,

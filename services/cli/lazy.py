@@ -14,7 +14,7 @@ from services.cli.problem import BAD_INPUT
 COMMANDS: dict[str, tuple[str, str]] = {
     "up": ("services.cli.up:app", "Start the whole stack on this machine."),
     "serve": ("services.cli.serve:app", "Run one part of the stack: router, replica or engine."),
-    "bench": ("services.cli.bench:app", "Measure policies on the real engine."),
+    "bench": ("services.cli.bench:app", "Measure policies on the real engine, and the router."),
     "trace": ("services.cli.trace:app", "Export, join, import and look at traces."),
     "replay": (
         "services.cli.replay:app",
@@ -43,6 +43,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
 
 # Typer carries its own Click under a private name; this is the base of Click's usage errors.
 _UsageError: Any = typer.BadParameter.__base__
+_NoArgsIsHelpError: Any = next(
+    kind for kind in _UsageError.__subclasses__() if kind.__name__ == "NoArgsIsHelpError"
+)
+"""A group that was called without a command: its message is the help, in lines of its own."""
 
 
 class LazyCommand(TyperCommand):
@@ -77,8 +81,10 @@ class LazyGroup(TyperGroup):
         try:
             result = super().main(args, *rest, **{**extra, "standalone_mode": False})
         except _UsageError as problem:
-            message = " ".join(str(problem.format_message()).split())
-            typer.echo(f"pbkv: {message}", err=True)
+            message = str(problem.format_message())
+            if not isinstance(problem, _NoArgsIsHelpError):
+                message = f"pbkv: {' '.join(message.split())}"
+            typer.echo(message, err=True)
             raise SystemExit(BAD_INPUT) from None
         except typer.Abort:
             raise SystemExit(130) from None

@@ -16,6 +16,7 @@ from services.experiments import (
     predictors,
     prefetching,
     product,
+    regimes,
 )
 from services.experiments.measured import Measured
 from services.experiments.scope import Scope
@@ -49,6 +50,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "figure10": Experiment(lookahead.gamma_cells, lookahead.gamma_section),
     "figure11": Experiment(prefetching.budget_cells, prefetching.budget_section),
     "figure12": Experiment(prefetching.noise_cells, prefetching.noise_section),
+    "regimes": Experiment(regimes.cells, regimes.section),
     "product": Experiment(product.cells, product.section),
 }
 

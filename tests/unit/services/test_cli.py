@@ -68,8 +68,9 @@ def test_every_command_explains_itself(name: str) -> None:
         (["up", "--model", "gpt-9"], "unknown model 'gpt-9'"),
         (["up", "--device", "tpu"], "unknown device 'tpu'; choose one of: auto, cpu, cuda"),
         (["up", "--redis-url", "redis://u:secret@127.0.0.1:1/0"], "redis://127.0.0.1:1/0 does not"),
-        (["up", "--redis-url", "here"], "redis url 'here' is malformed"),
-        (["serve", "router", "--redis-url", "here"], "must start with redis://"),
+        (["up", "--redis-url", "here"], "redis URL: it must start with one of redis://"),
+        (["serve", "router", "--redis-url", "here"], "must start with one of redis://"),
+        (["serve", "replica", "--model", "tiny", "--redis-url", "here"], "must start with one of"),
         (["serve", "replica", "--model", "gpt-9"], "unknown model 'gpt-9'"),
         (["serve", "replica"], "Missing option '--model'"),
         (["serve", "engine", "--pbkv-policy", "best"], "unknown policy 'best'"),
@@ -116,3 +117,12 @@ def test_more_than_the_memory_is_refused(tmp_path: Path) -> None:
 def test_settings_of_a_stack_survive_the_trip_to_its_process() -> None:
     settings = StackSettings(port=33800, state_dir=Path("/state"), engine_args=("--a", "b"))
     assert from_json(to_json(settings)) == settings
+
+
+@pytest.mark.parametrize("words", [(), ("load",), ("experiments",)])
+def test_without_a_command_the_help_keeps_its_lines(tmp_path: Path, words: tuple[str, ...]) -> None:
+    done = pbkv(tmp_path, *words)
+
+    assert done.returncode == 2
+    assert done.stderr.startswith("Usage: pbkv")
+    assert "\nCommands:\n" in done.stderr

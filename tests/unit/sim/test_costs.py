@@ -4,7 +4,7 @@ import pytest
 
 from pbkv.errors import SettingsError
 from pbkv.sim.costs import gpu_costs, gpus, models
-from pbkv.sim.points import operating_point
+from pbkv.sim.points import operating_point, other_fits
 
 
 @pytest.mark.parametrize("model", models())
@@ -55,3 +55,15 @@ def test_a_point_is_fitted_for_the_papers_gpus_and_follows_memory_elsewhere() ->
     free = operating_point("hover", costs)
     assert not free.fitted
     assert free.kv_tokens == costs.kv_tokens
+
+
+def test_other_fits_change_memory_and_prompts_alone() -> None:
+    costs = gpu_costs("qwen3-32b", "a6000")
+    point = operating_point("hover", costs)
+    others = other_fits("hover", costs)
+
+    assert len({point, *others}) == 1 + len(others) > 1
+    for other in others:
+        assert (other.workflows, other.concurrency) == (point.workflows, point.concurrency)
+    assert other_fits("hover", gpu_costs("qwen3-32b", "h100")) == []
+    assert other_fits("a/trace.jsonl", costs) == []

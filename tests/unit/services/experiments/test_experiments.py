@@ -30,12 +30,19 @@ def _paper(out: Path, *words: str) -> Result:
 def test_a_report_has_every_chosen_section_with_a_verdict(tmp_path: Path) -> None:
     bench = tmp_path / "bench.json"
     bench.write_text(json.dumps({"rows": POLICY_ROWS}))
-    names = "table4,figure5b,figure6,figure10"
+    names = "table4,figure5b,figure6,figure10,regimes"
     done = _paper(tmp_path, "--only", names, "--policy-bench", str(bench))
 
     assert done.exit_code == 0, done.output
     markdown = (tmp_path / "paper.md").read_text()
-    for title in ("Table 4", "Figure 5b", "Figure 6", "Figure 10", "Operating points"):
+    for title in (
+        "Table 4",
+        "Figure 5b",
+        "Figure 6",
+        "Figure 10",
+        "Other regimes",
+        "Operating points",
+    ):
         assert f"## {title}" in markdown
     assert "Disagrees: EvictDecision takes 440.00 us in the mean. Here: 500.00 us" in markdown
     assert "Agrees: ScoreUpdate" in markdown
