@@ -151,19 +151,24 @@ def _layer_blocks(rows: Rows) -> tuple[Block, ...]:
     """GraphSAGE trained on the output of each block, and on the post-norm state last."""
     by_source: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
-        if row["family"] == "graphsage" and row["part"] in (MAIN, LAYERS):
+        plain = (row["family"], row["variant"]) == ("graphsage", "")
+        if plain and row["part"] in (MAIN, LAYERS):
             by_source.setdefault(row["source"], []).append(row)
     # Post-norm, which is after the last layer, is measured first.
     sources = sorted(by_source, key=lambda source: layer_of(source) or math.inf)
-    places = tuple(range(len(sources)))
+    layers = [layer for source in sources if (layer := layer_of(source)) is not None]
+    # Post-norm comes one step of the scan after the last layer.
+    step = layers[1] - layers[0] if len(layers) > 1 else 1
+    places = tuple(layer_of(source) or layers[-1] + step for source in sources)
     lines = [
         Series(f"s{k}", places, tuple(_mean(by_source[source], f"s{k}") for source in sources))
         for k in _STEPS
     ]
     chart = line_chart(
         [("GraphSAGE", lines)],
-        x_label="source of the hidden state, first layer to post-norm",
+        x_label="layer of the hidden state; the last point: post-norm",
         y_label="top-1 accuracy",
+        panel_inches=5.0,
         alt="Accuracy of GraphSAGE at steps 1 to 3 over the layer that the hidden state is from.",
     )
     table = Table.of(
