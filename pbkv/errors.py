@@ -10,6 +10,7 @@
       SettingsError       a setting is unknown, mistyped or out of range
         UnknownPolicy     no policy of that name
         InvalidCheckpoint a predictor's checkpoint cannot be read
+        InvalidRedisUrl   the address of Redis is malformed; a ValueError too, for pydantic
 
 Every message is one line, meant for the person who sent the input, and never holds prompt text.
 """
@@ -45,3 +46,7 @@ class UnknownPolicy(SettingsError):
 
 class InvalidCheckpoint(SettingsError):
     """A predictor's checkpoint is missing, of another format or damaged."""
+
+
+class InvalidRedisUrl(SettingsError, ValueError):
+    """The address of Redis, or of its Sentinels, is malformed. The text shows no password."""

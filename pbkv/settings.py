@@ -10,6 +10,7 @@ from typing import Any
 
 from pbkv.errors import SettingsError
 from pbkv.hidden_source import layer_of
+from pbkv.redis_url import redis_address
 
 ENV_PREFIX = "PBKV_ENGINE_"
 """Every environment variable with this prefix must be a known setting."""
@@ -108,6 +109,8 @@ class PolicySettings:
         self.graph()
         if bool(self.redis_url) != bool(self.replica_id):
             raise SettingsError("redis_url and replica_id are set together or not at all")
+        if self.redis_url:
+            redis_address(self.redis_url)
 
     def _check_files(self) -> None:
         if not 0.0 <= self.predictor_reload_s < math.inf:

@@ -16,6 +16,7 @@ CHAT_PATH = "/v1/chat/completions"
 COMPLETIONS_PATH = "/v1/completions"
 EMBEDDINGS_PATH = "/v1/embeddings"
 RESPONSES_PATH = "/v1/responses"
+ENGINE_PATHS = (CHAT_PATH, COMPLETIONS_PATH, EMBEDDINGS_PATH, RESPONSES_PATH)
 
 _USAGE_PATHS = (CHAT_PATH, COMPLETIONS_PATH)
 _CUSTOM_PARAMS = "custom_params"
@@ -93,7 +94,8 @@ def parse_call(path: str, body: dict[str, Any], models: Sequence[str]) -> Engine
     outgoing = {name: value for name, value in body.items() if name != BODY_FIELD}
     if outgoing.get("model") is None:
         outgoing["model"] = model
-    stream = body.get("stream") is True
+    # Embeddings are never streamed, whatever the body says.
+    stream = body.get("stream") is True and path != EMBEDDINGS_PATH
     strip_usage = False
     if stream and path in _USAGE_PATHS:
         options = body.get(_STREAM_OPTIONS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
@@ -42,7 +43,7 @@ def fleet_routes(serving: Serving) -> APIRouter:
             }
             for candidate in serving.directory.all()
         ]
-        return {"object": "list", "data": replicas}
+        return {"object": "list", "data": replicas, "now": time.time()}
 
     @routes.get("/health", tags=["probes"])
     async def health() -> dict[str, str]:

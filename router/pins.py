@@ -16,7 +16,8 @@ from pbkv.keys import PREFIX, events_key, workflow_key
 MAX_AGENTS = 64
 """Distinct agents that are remembered by name of one workflow."""
 
-_SCAN_COUNT = 500
+_SCAN_COUNT = 250
+_SUMMARY = ("state", "replica", "agents", "last_seen")
 _GLOB_SPECIAL = str.maketrans({c: f"\\{c}" for c in "*?[]^\\-"})
 
 
@@ -199,8 +200,19 @@ class PinStore:
         fields: Any = await self._client.hgetall(_key(key))
         return fields or None
 
-    async def scan(self, tenant: str) -> AsyncIterator[tuple[str, Mapping[str, str]]]:
-        """Ids and hashes of a tenant's workflows, in no order."""
+    async def read_many(self, keys: Sequence[WorkflowKey]) -> list[dict[str, str]]:
+        """The hashes of ``keys``, empty for what is not known any more."""
+        async with self._client.pipeline(transaction=False) as pipe:
+            for key in keys:
+                pipe.hgetall(_key(key))
+            found: list[dict[str, str]] = await pipe.execute()
+        return found
+
+    async def scan(self, tenant: str) -> AsyncIterator[tuple[WorkflowKey, Mapping[str, str]]]:
+        """A tenant's workflows in no order, each with what is needed to choose among them.
+
+        Reading whole hashes of thousands would hold up every stream of this router.
+        """
         prefix = workflow_key(tenant, "")
         pattern = prefix.translate(_GLOB_SPECIAL) + "*"
         cursor = 0
@@ -212,10 +224,11 @@ class PinStore:
             seen.update(fresh)
             async with self._client.pipeline(transaction=False) as pipe:
                 for key in fresh:
-                    pipe.hgetall(key)
-                for key, fields in zip(fresh, await pipe.execute(), strict=True):
-                    if fields:
-                        yield key.removeprefix(prefix), fields
+                    pipe.hmget(key, _SUMMARY)
+                for key, values in zip(fresh, await pipe.execute(), strict=True):
+                    if values[0] is not None:
+                        summary = {n: v for n, v in zip(_SUMMARY, values, strict=True) if v}
+                        yield WorkflowKey(tenant, key.removeprefix(prefix)), summary
             if cursor == 0:
                 return
 

@@ -7,11 +7,12 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
+from pbkv.redis_client import async_redis_client
 from router.errors import RedisAway
 from router.settings import RouterSettings
 
@@ -37,10 +38,10 @@ class RedisLink:
     @classmethod
     def connect(cls, settings: RouterSettings) -> RedisLink:
         """A link that connects at its first command."""
-        pool = BlockingConnectionPool.from_url(
+        client = async_redis_client(
             settings.redis_url,
             max_connections=settings.redis_connections,
-            timeout=settings.redis_timeout_s,
+            pool_timeout_s=settings.redis_timeout_s,
             decode_responses=True,
             # Someone else's bytes in a shared Redis must not break a refresh.
             encoding_errors="replace",
@@ -49,7 +50,7 @@ class RedisLink:
             # One retry at once heals a connection that Redis closed; more only makes clients wait.
             retry=Retry(NoBackoff(), 1),
         )
-        return cls(Redis.from_pool(pool))
+        return cls(client)
 
     async def ask(self, command: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Run ``command``. Raises :class:`RedisAway`, at once when that is known already."""

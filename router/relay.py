@@ -3,6 +3,9 @@
 Before the first byte of an answer a lost replica costs nothing: the request goes once to another.
 After it the answer fails, never silently: a stream ends with an error event, anything else becomes
 a 502. A client that leaves ends the replica's work at once.
+
+A stream that waits long for its first byte is kept alive by comment lines. They send the status, so
+from the first one on an error is an event of the stream; the other replica is still tried.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ import asyncio
 import logging
 import time
 from dataclasses import dataclass
+from functools import partial
 
 from multidict import CIMultiDict
 from starlette.types import Receive, Send
@@ -22,12 +26,14 @@ from router.call import EngineCall
 from router.error_shape import engine_error, error_body, error_event
 from router.errors import (
     CutOff,
+    EngineFailed,
     NoFirstByte,
     ReplicaLost,
     RouterError,
     ServingTimeout,
 )
 from router.identity import Identity
+from router.keep_alive import COMMENT, KeepAlive
 from router.lifecycle import Pinned
 from router.pins import WorkflowKey
 from router.serving import Serving
@@ -41,6 +47,11 @@ _ATTEMPTS = 2
 _OWN_ANSWER_HEADERS = frozenset(
     (b"server", b"date", b"content-length", b"x-workflow-id", b"x-pbkv-replica")
 )
+_EVENTS_HEADERS = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-cache"),
+]
+_NO_BUFFERING = (b"x-accel-buffering", b"no")
 _DROPPED_ANSWER_HEADERS = _OWN_ANSWER_HEADERS | {name.encode() for name in HOP_BY_HOP}
 
 RawHeaders = list[tuple[bytes, bytes]]
@@ -103,8 +114,11 @@ class Relay:
         """Trace the call and count its tokens; apart from :meth:`run`: no one waits for it."""
         if self._pinned is not None:
             self._serving.traces.add(self._record(self._pinned))
-        if self._facts.usage is not None:
-            await self._serving.lifecycle.add_usage(self._request.key, self._facts.usage)
+        usage = self._facts.usage
+        if usage is not None:
+            self._serving.metrics.prompt_tokens.inc(usage.prompt_tokens)
+            self._serving.metrics.cached_tokens.inc(usage.cached_tokens)
+            await self._serving.lifecycle.add_usage(self._request.key, usage)
 
     def _record(self, pinned: Pinned) -> InvocationRecord:
         request, facts, settings = self._request, self._facts, self._serving.settings
@@ -144,20 +158,32 @@ class Relay:
             limit.reschedule(asyncio.get_running_loop().time())
 
     async def _exchange(self, send: Send) -> None:
-        answer = await self._first_bytes()
+        call, settings = self._request.call, self._serving.settings
+        every_s = settings.keep_alive_s if call.stream else 0
+        answer: Answer | None = None
         try:
+            async with KeepAlive(every_s, partial(self._send_comment, send)):
+                answer = await self._first_bytes()
             if not 200 <= answer.status < 300:
-                raise engine_error(
-                    answer.status, await answer.rest(), self._serving.settings.retry_after_s
-                )
+                raise engine_error(answer.status, await answer.rest(), settings.retry_after_s)
             if answer.is_events:
                 await self._forward_events(answer, send)
+            elif self._started:
+                raise EngineFailed("the replica did not answer with a stream", status=502)
             else:
                 await self._forward_whole(answer, send)
         except CutOff:
             raise ReplicaLost("the replica went away while it answered") from None
         finally:
-            answer.close()
+            if answer is not None:
+                answer.close()
+
+    async def _send_comment(self, send: Send) -> None:
+        if not self._started:
+            headers = [*_EVENTS_HEADERS, *self._identity_headers(), _NO_BUFFERING]
+            await self._start(send, 200, headers)
+        await send({"type": "http.response.body", "body": COMMENT, "more_body": True})
+        self._serving.metrics.keep_alives.inc()
 
     async def _first_bytes(self) -> Answer:
         request, serving = self._request, self._serving
@@ -206,9 +232,8 @@ class Relay:
         self._first_token_s = time.monotonic()
         self._serving.metrics.ttft_seconds.observe(self._first_token_s - self._request.arrived_s)
         events = EventFilter(strip_usage=self._request.call.strip_usage)
-        headers = self._answer_headers(answer)
-        headers.append((b"x-accel-buffering", b"no"))
-        await self._start(send, answer.status, headers)
+        if not self._started:
+            await self._start(send, answer.status, [*self._answer_headers(answer), _NO_BUFFERING])
         self._facts = events.facts
         chunk = answer.first
         while chunk:

@@ -26,6 +26,10 @@ class Replica(BaseModel):
     kv_tokens_active: int = 0
     kv_tokens_retired: int = 0
     workflows: int = 0
+    running_requests: int | None = None
+    queued_requests: int | None = None
+    forecast_accuracy: float | None = None
+    """Top-1, of the next agent; None without a predictor."""
     hit_rate: float = 0.0
     updated_at: float = 0.0
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Self
 
+from router.activity import Activity
 from router.auth import Authenticator
 from router.directory import ReplicaDirectory
 from router.lifecycle import Lifecycle
@@ -30,6 +31,7 @@ class Serving:
     lifecycle: Lifecycle
     upstream: Upstream
     traces: TraceWriter
+    activity: Activity
     metrics: RouterMetrics
 
     @classmethod
@@ -74,5 +76,6 @@ class Serving:
                 max_stream=settings.max_stream_traces,
                 retry_s=settings.refresh_s,
             ),
+            activity=Activity(link, metrics),
             metrics=metrics,
         )

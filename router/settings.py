@@ -9,6 +9,7 @@ from typing import Annotated, Any, Self
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from pbkv.redis_url import redis_address
 from router.errors import SettingsError
 
 ENV_PREFIX = "PBKV_ROUTER_"
@@ -45,6 +46,11 @@ class RouterSettings(BaseModel):
     first_byte_timeout_s: PositiveSeconds = 300.0
     """Of streamed answers; one that is not streamed has its first byte at its end."""
     total_timeout_s: PositiveSeconds = 3600.0
+    keep_alive_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 15.0
+    """Time between two comment lines on a stream whose first token is waited for; 0 for none.
+
+    With the first one the status is sent: an error after it is an event of the stream.
+    """
 
     max_in_flight: PositiveCount = 1024
     max_body_bytes: PositiveCount = 32 * 1024 * 1024
@@ -70,9 +76,8 @@ class RouterSettings(BaseModel):
 
     @field_validator("redis_url")
     @classmethod
-    def _known_scheme(cls, url: str) -> str:
-        if not url.startswith(("redis://", "rediss://", "unix://")):
-            raise ValueError("must start with redis://, rediss:// or unix://")
+    def _redis_address(cls, url: str) -> str:
+        redis_address(url)
         return url
 
     @field_validator("api_keys", mode="before")

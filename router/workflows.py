@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 from uuid import uuid4
 
@@ -21,7 +22,7 @@ from router.errors import (
     UnknownWorkflow,
 )
 from router.names import MAX_WORKFLOW_CHARS, name_problem
-from router.pins import LocalPin, WorkflowKey
+from router.pins import LocalPin, PinStore, WorkflowKey
 from router.serving import Serving
 
 _MAX_BODY_BYTES = 64 * 1024
@@ -67,13 +68,15 @@ def workflow_routes(serving: Serving) -> APIRouter:
         request: Request,
         limit: Annotated[int, Query(ge=1, le=_MAX_LISTED)] = 100,
         state: Literal["active", "retired"] | None = None,
+        search: Annotated[str, Query(max_length=MAX_WORKFLOW_CHARS)] = "",
     ) -> dict[str, Any]:
         tenant = serving.auth.tenant(request.scope["headers"])
-        views = [
-            view for view in await _all_views(serving, tenant) if state in (None, view["state"])
-        ]
-        latest = heapq.nlargest(limit, views, key=lambda view: view["last_seen"])
-        return {"object": "list", "data": latest, "total": len(views)}
+        chosen = _Choice(limit, state, search)
+        try:
+            latest, total = await serving.link.ask(lambda: chosen.from_store(serving.store, tenant))
+        except RedisAway:
+            latest, total = chosen.from_memory(serving.memory.of_tenant(tenant))
+        return {"object": "list", "data": latest, "total": total}
 
     @routes.get("/{workflow_id:path}")
     async def get_workflow(request: Request, workflow_id: str) -> dict[str, Any]:
@@ -129,16 +132,45 @@ def _key(serving: Serving, request: Request, workflow_id: str) -> WorkflowKey:
     return WorkflowKey(tenant, workflow_id)
 
 
-async def _all_views(serving: Serving, tenant: str) -> list[dict[str, Any]]:
-    async def read() -> list[dict[str, Any]]:
-        return [_view(name, fields) async for name, fields in serving.store.scan(tenant)]
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """Which workflows are listed: the ``limit`` seen last of those that fit."""
 
-    try:
-        return await serving.link.ask(read)
-    except RedisAway:
-        return [
-            _view_of_memory(key.workflow_id, pin) for key, pin in serving.memory.of_tenant(tenant)
+    limit: int
+    state: str | None
+    search: str
+
+    async def from_store(self, store: PinStore, tenant: str) -> tuple[list[dict[str, Any]], int]:
+        """The views, and how many fit. Raises redis-py's errors."""
+        fitting: list[tuple[float, WorkflowKey]] = []
+        async for key, fields in store.scan(tenant):
+            names = (
+                key.workflow_id,
+                fields.get("replica", ""),
+                *orjson.loads(fields.get("agents", "[]")),
+            )
+            if self._fits(fields.get("state", ""), names):
+                fitting.append((float(fields.get("last_seen", "0")), key))
+        latest = heapq.nlargest(self.limit, fitting, key=lambda entry: entry[0])
+        keys = [key for _, key in latest]
+        found = zip(keys, await store.read_many(keys), strict=True)
+        return [_view(key.workflow_id, fields) for key, fields in found if fields], len(fitting)
+
+    def from_memory(
+        self, pins: Iterable[tuple[WorkflowKey, LocalPin]]
+    ) -> tuple[list[dict[str, Any]], int]:
+        """The same of what this router remembers."""
+        fitting = [
+            (key, pin)
+            for key, pin in pins
+            if self._fits(pin.state, (key.workflow_id, pin.replica, *pin.agents))
         ]
+        latest = heapq.nlargest(self.limit, fitting, key=lambda entry: entry[1].last_seen_s)
+        return [_view_of_memory(key.workflow_id, pin) for key, pin in latest], len(fitting)
+
+    def _fits(self, state: str, names: Iterable[str]) -> bool:
+        wanted = self.search.casefold()
+        return self.state in (None, state) and any(wanted in name.casefold() for name in names)
 
 
 def _view(workflow_id: str, fields: Mapping[str, str]) -> dict[str, Any]:

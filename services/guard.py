@@ -49,8 +49,9 @@ def start_guarded(
     cwd: Path | None = None,
     output: IO[bytes] | int | None = None,
     scratch: bool = False,
+    own_session: bool = True,
 ) -> subprocess.Popen[bytes]:
-    """Start ``argv`` under a guard, in a session of its own.
+    """Start ``argv`` under a guard, in a session of its own or else in a process group of its own.
 
     The answer is the guard: its exit status is the command's, SIGTERM to it reaches the command,
     and closing its ``stdin`` kills the command and all its descendants. ``scratch`` gives them a
@@ -65,7 +66,8 @@ def start_guarded(
         stderr=subprocess.STDOUT if output is not None else None,
         env=env,
         cwd=cwd,
-        start_new_session=True,
+        start_new_session=own_session,
+        process_group=None if own_session else 0,
     )
 
 

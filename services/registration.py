@@ -11,17 +11,19 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from pbkv.keys import drain_key, events_key, replica_key
+from pbkv.redis_client import async_redis_client
 from services.engine.metrics import EngineLoad
 
 logger = logging.getLogger(__name__)
 
 HEARTBEAT_S = 1.0
 TTL_S = 3
-_REDIS_TIMEOUT_S = 2.0
+# With a heartbeat after it still within the time-to-live, for which routers trust the replicas that
+# they know once they reach a new master: a beat that hangs at the old one must be over by then.
+_REDIS_TIMEOUT_S = 1.0
 
 
 class ReplicaState(StrEnum):
@@ -70,7 +72,7 @@ class Registration:
         self._read_load = read_load
         self._heartbeat_s = heartbeat_s
         self._wall_clock = wall_clock
-        self._redis = Redis.from_url(
+        self._redis = async_redis_client(
             redis_url,
             decode_responses=True,
             socket_connect_timeout=_REDIS_TIMEOUT_S,
@@ -115,7 +117,7 @@ class Registration:
 
     def fields(self, load: EngineLoad) -> dict[str, str]:
         """The fields of the entry."""
-        return {
+        entry = {
             "url": self.identity.url,
             "state": self._published_state.value,
             "model": self.identity.model,
@@ -125,9 +127,14 @@ class Registration:
             "kv_tokens_active": str(load.kv_tokens_active),
             "kv_tokens_retired": str(load.kv_tokens_retired),
             "workflows": str(load.workflows),
+            "running_requests": str(load.running_requests),
+            "queued_requests": str(load.queued_requests),
             "hit_rate": f"{load.hit_rate:.4f}",
             "updated_at": f"{self._wall_clock():.3f}",
         }
+        if load.forecast_accuracy is not None:
+            entry["forecast_accuracy"] = f"{load.forecast_accuracy:.4f}"
+        return entry
 
     async def close(self) -> None:
         """End the heartbeat and remove the entry, and the events that no one will read again."""

@@ -7,12 +7,12 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
-import redis
 from redis.exceptions import RedisError
 
 from pbkv.errors import InvalidEvent
 from pbkv.events import WorkflowEvent
 from pbkv.keys import events_key
+from pbkv.redis_client import redis_client
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ class EventStream:
     def __init__(self, redis_url: str, replica_id: str, on_malformed: Callable[[], None]) -> None:
         self._key = events_key(replica_id)
         self._on_malformed = on_malformed
-        self._client = redis.Redis.from_url(
+        self._client = redis_client(
             redis_url,
             decode_responses=True,
             encoding_errors="replace",
@@ -66,7 +66,8 @@ class EventStream:
         while not self._stopped.is_set():
             try:
                 last_id = self._read_after(last_id)
-            except (RedisError, OSError) as problem:
+            # ValueError: stop() closed the connection while the client read from it.
+            except (RedisError, OSError, ValueError) as problem:
                 if self._stopped.is_set():
                     return
                 if retry_s == _FIRST_RETRY_S:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from services.cli.problem import BAD_INPUT, check_writable, named_values, refuse
+from services.cli.outputs import check_writable
+from services.cli.problem import BAD_INPUT, named_values, refuse
 
 if TYPE_CHECKING:
     from services.bench.report import ResultsFile

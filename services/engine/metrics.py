@@ -12,9 +12,10 @@ _KV_TOKENS = "pbkv_kv_tokens"
 _WORKFLOWS = "pbkv_workflows"
 _PROMPT = "pbkv_prompt_tokens_total"
 _CACHED = "pbkv_cached_tokens_total"
+_ACCURACY = "pbkv_forecast_accuracy"
 _RUNNING = "sglang:num_running_reqs"
 _QUEUED = "sglang:num_queue_reqs"
-_FAMILIES = (_KV_TOKENS, _WORKFLOWS, _PROMPT, _CACHED, _RUNNING, _QUEUED)
+_FAMILIES = (_KV_TOKENS, _WORKFLOWS, _PROMPT, _CACHED, _ACCURACY, _RUNNING, _QUEUED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,8 @@ class EngineLoad:
 
     ``kv_tokens_used`` = ``kv_tokens_active`` + ``kv_tokens_retired``, on the device.
     ``workflows`` counts the active ones. ``hit_rate`` is device-cached over prompt tokens since
-    the engine started, as in the paper.
+    the engine started, as in the paper. ``forecast_accuracy`` is that of the next agent, None
+    until a forecast was judged.
     """
 
     kv_tokens_total: int = 0
@@ -32,6 +34,7 @@ class EngineLoad:
     kv_tokens_retired: int = 0
     workflows: int = 0
     hit_rate: float = 0.0
+    forecast_accuracy: float | None = None
     running_requests: int = 0
     queued_requests: int = 0
 
@@ -54,6 +57,8 @@ def parse_load(text: str) -> EngineLoad:
     for name, labels, value in _samples(text):
         if name in (_KV_TOKENS, _WORKFLOWS):
             key = f"{name}:{labels.get('state', '')}"
+        elif name == _ACCURACY:
+            key = f"{name}:{labels.get('k', '')}"
         elif name == _CACHED:
             key = f"{name}:{labels.get('tier', '')}"
         else:
@@ -67,6 +72,7 @@ def parse_load(text: str) -> EngineLoad:
         kv_tokens_retired=int(sums.get(f"{_KV_TOKENS}:retired", 0)),
         workflows=int(sums.get(f"{_WORKFLOWS}:active", 0)),
         hit_rate=sums.get(f"{_CACHED}:device", 0.0) / prompt if prompt else 0.0,
+        forecast_accuracy=sums.get(f"{_ACCURACY}:1"),
         running_requests=int(sums.get(_RUNNING, 0)),
         queued_requests=int(sums.get(_QUEUED, 0)),
     )

@@ -31,6 +31,7 @@ class Child:
         environ: Mapping[str, str],
         log_path: Path,
         say: Callable[[str], None],
+        own_session: bool = True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.name = name
@@ -38,6 +39,7 @@ class Child:
         self._argv = argv
         self._environ = environ
         self._say = say
+        self._own_session = own_session
         self._clock = clock
         self._process: subprocess.Popen[bytes] | None = None
         self._started_s = 0.0
@@ -52,7 +54,9 @@ class Child:
     def start(self) -> None:
         self.log_path.parent.mkdir(parents=True, exist_ok=True)
         with self.log_path.open("ab") as log:
-            self._process = start_guarded(self._argv, env=dict(self._environ), output=log)
+            self._process = start_guarded(
+                self._argv, env=dict(self._environ), output=log, own_session=self._own_session
+            )
         self._started_s = self._clock()
         self.restart_at_s = None
 

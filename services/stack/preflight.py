@@ -9,7 +9,8 @@ from pathlib import Path
 
 import redis
 
-from pbkv.errors import SettingsError
+from pbkv.errors import InvalidRedisUrl, SettingsError
+from pbkv.redis_client import redis_client
 from services.engine import Device
 from services.engine.options import MAX_PORT, resolve_device
 from services.errors import InvalidReplicaSettings
@@ -107,11 +108,11 @@ def make_plan(settings: StackSettings, say: Callable[[str], None]) -> Plan:
 def check_redis(url: str) -> None:
     """Raises :class:`StackRefused` unless a Redis answers at ``url``."""
     try:
-        client = redis.Redis.from_url(
+        client = redis_client(
             url, socket_connect_timeout=_REDIS_TIMEOUT_S, socket_timeout=_REDIS_TIMEOUT_S
         )
-    except ValueError as problem:
-        raise StackRefused(f"redis url {url!r} is malformed: {problem}") from None
+    except InvalidRedisUrl as problem:
+        raise StackRefused(str(problem)) from None
     try:
         client.ping()
     except (redis.RedisError, OSError) as problem:

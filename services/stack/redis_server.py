@@ -22,13 +22,26 @@ class RedisServer:
     """Every write is appended to a file, so that pins survive a restart of the server."""
 
     def __init__(
-        self, folder: Path, environ: Mapping[str, str], log_path: Path, say: Callable[[str], None]
+        self,
+        folder: Path,
+        environ: Mapping[str, str],
+        log_path: Path,
+        say: Callable[[str], None],
+        *,
+        own_session: bool = True,
     ) -> None:
         self.port = free_port(_HOST)
         self.folder = folder
         argv = [_binary(), "--bind", _HOST, "--port", str(self.port), "--dir", str(folder)]
         argv += ["--appendonly", "yes", "--appendfsync", "everysec", "--save", ""]
-        self.child = Child("redis", argv, environ=environ, log_path=log_path, say=say)
+        self.child = Child(
+            "redis",
+            argv,
+            environ=environ,
+            log_path=log_path,
+            say=say,
+            own_session=own_session,
+        )
 
     @property
     def url(self) -> str:

@@ -16,6 +16,7 @@ from pathlib import Path
 import redis
 
 from pbkv.keys import REPLICAS_PATTERN
+from pbkv.redis_client import redis_client
 from services.stack.child import Child
 from services.stack.cluster import Cluster
 from services.stack.errors import StackFailed, StackRefused
@@ -167,7 +168,7 @@ class _Stack:
 
 
 def _replica_states(redis_url: str) -> dict[str, str]:
-    client = redis.Redis.from_url(redis_url, decode_responses=True, socket_timeout=_HTTP_TIMEOUT_S)
+    client = redis_client(redis_url, decode_responses=True, socket_timeout=_HTTP_TIMEOUT_S)
     with client:
         return {
             str(key).rpartition(":")[2]: str(client.hget(key, "state") or "")
@@ -218,5 +219,6 @@ def _ready_text(settings: StackSettings, took_s: float) -> str:
         f"ready: {' '.join(urls)}  model {model}, {settings.replicas} replicas, {took_s:.0f} s\n"
         f"  curl -i {urls[0]}/chat/completions -H 'Content-Type: application/json' "
         f"-H 'X-Workflow-ID: demo' -H 'X-Agent-Name: guide' -d '{body}'\n"
+        f"  dashboard: {urls[0].removesuffix('/v1')}/dashboard\n"
         "  Ctrl-C stops everything"
     )

@@ -6,11 +6,11 @@ import logging
 from collections.abc import Iterator
 from typing import Any
 
-import redis
 from redis.exceptions import RedisError
 
 from pbkv.errors import InvalidTrace
 from pbkv.keys import TRACES_KEY
+from pbkv.redis_client import redis_client
 from pbkv.trace.record import InvocationRecord
 from pbkv.trace.wire import from_fields
 from services.training.errors import StreamAway
@@ -26,7 +26,7 @@ class TraceStream:
 
     def __init__(self, redis_url: str) -> None:
         try:
-            self._client = redis.Redis.from_url(
+            self._client = redis_client(
                 redis_url,
                 decode_responses=True,
                 encoding_errors="replace",
@@ -34,7 +34,7 @@ class TraceStream:
                 socket_timeout=2 * _TIMEOUT_S,
             )
         except ValueError as problem:
-            raise StreamAway(f"redis URL: {problem}") from None
+            raise StreamAway(str(problem)) from None
         self.malformed = 0
         self._last_id = "0-0"
 

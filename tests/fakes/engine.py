@@ -41,6 +41,8 @@ class Faults:
     message: str = "bad request"
     chunks: int = 3
     """Length of an answer."""
+    whole: bool = False
+    """Answer with one body although a stream was asked for."""
     split_bytes: int = 0
     """Write streams in pieces of this many bytes, whatever the events."""
     cached_tokens: int = 0
@@ -166,7 +168,7 @@ class FakeEngine:
                 "code": faults.status,
             }
             return web.json_response(error, status=faults.status)
-        if asked.get("stream"):
+        if asked.get("stream") and not faults.whole and request.path != "/v1/embeddings":
             return await self._stream(request, asked)
         body = json.dumps(self._whole(request.path, asked)).encode()
         if faults.cut_body:

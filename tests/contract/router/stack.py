@@ -19,6 +19,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import ConstantBackoff
 from redis.exceptions import RedisError
 
+from pbkv.redis_client import async_redis_client
 from router.server import server
 from router.settings import RouterSettings
 from services.ports import free_port
@@ -156,10 +157,11 @@ class Fleet:
 
 
 @asynccontextmanager
-async def running_fleet(redis_url: str):
-    client = redis.asyncio.Redis.from_url(
+async def running_fleet(redis_url: str, *, timeout_s: float = 5.0):
+    client = async_redis_client(
         redis_url,
         decode_responses=True,
+        socket_timeout=timeout_s,
         # Its idle connections die with the server.
         retry=Retry(ConstantBackoff(0.05), 10),
     )

@@ -29,7 +29,7 @@ def test_reads_the_environment():
         ("PBKV_ROUTER_PORT", "70000", "PBKV_ROUTER_PORT: .*65535"),
         ("PBKV_ROUTER_REFRESH_S", "0", "PBKV_ROUTER_REFRESH_S: .*greater than 0"),
         ("PBKV_ROUTER_TOTAL_TIMEOUT_S", "inf", "PBKV_ROUTER_TOTAL_TIMEOUT_S: .*finite"),
-        ("PBKV_ROUTER_REDIS_URL", "http://x", "PBKV_ROUTER_REDIS_URL: must start with"),
+        ("PBKV_ROUTER_REDIS_URL", "http://x", "PBKV_ROUTER_REDIS_URL: redis URL: it must start"),
         ("PBKV_ROUTER_API_KEYS", "k1", "PBKV_ROUTER_API_KEYS: must be a JSON object"),
         ("PBKV_ROUTER_API_KEYS", '{"secret": "a:b"}', "PBKV_ROUTER_API_KEYS: "),
         ("PBKV_ROUTER_API_KEYS_FILE", "/nowhere/keys.json", "cannot be read"),

@@ -26,6 +26,8 @@ pbkv_prompt_tokens_total{agent="a \\"quoted\\" name",replica="r1"} 100.0
 pbkv_cached_tokens_total{agent="planner",replica="r1",tier="device"} 90.0
 pbkv_cached_tokens_total{agent="a \\"quoted\\" name",replica="r1",tier="device"} 10.0
 pbkv_cached_tokens_total{agent="planner",replica="r1",tier="host"} 77.0
+pbkv_forecast_accuracy{k="1",replica="r1"} 0.75
+pbkv_forecast_accuracy{k="2",replica="r1"} 0.5
 """
 
 
@@ -37,6 +39,7 @@ def test_reads_every_number() -> None:
         kv_tokens_retired=256,
         workflows=5,
         hit_rate=0.25,
+        forecast_accuracy=0.75,
         running_requests=3,
         queued_requests=2,
     )

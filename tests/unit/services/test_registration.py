@@ -14,6 +14,8 @@ LOAD = EngineLoad(
     kv_tokens_active=768,
     kv_tokens_retired=256,
     workflows=5,
+    running_requests=3,
+    queued_requests=2,
     hit_rate=0.25,
 )
 
@@ -45,11 +47,18 @@ async def test_one_beat_writes_every_field_and_a_time_to_live(redis_server: Redi
         "kv_tokens_active": "768",
         "kv_tokens_retired": "256",
         "workflows": "5",
+        "running_requests": "3",
+        "queued_requests": "2",
         "hit_rate": "0.2500",
         "updated_at": "99.500",
     }
     assert 0 < redis_server.client.ttl(KEY) <= TTL_S
     await entry.close()
+
+
+def test_a_forecast_is_published_once_it_was_judged(redis_server: RedisServer) -> None:
+    fields = registration(redis_server, Reading()).fields(EngineLoad(forecast_accuracy=0.5))
+    assert fields["forecast_accuracy"] == "0.5000"
 
 
 async def test_a_state_is_published_when_it_is_entered(redis_server: RedisServer) -> None:
