@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
 from loadgen.errors import BadLoad
+
+# The shape of the distribution is the inverse of its square, which must stay a number.
+_MAX_BURSTINESS = 100
 
 
 class ArrivalKind(StrEnum):
@@ -40,14 +44,26 @@ class Arrivals:
 
     def __post_init__(self) -> None:
         timed = self.kind in (ArrivalKind.POISSON, ArrivalKind.GAMMA, ArrivalKind.RAMP)
-        if timed and not self.rate > 0:
+        if timed and not _positive(self.rate):
             raise BadLoad(f"{self.kind} arrivals need a rate above 0")
-        if self.kind is ArrivalKind.GAMMA and not self.burstiness > 0:
-            raise BadLoad("the burstiness must be above 0")
-        if self.kind is ArrivalKind.RAMP and not (self.rate_to > 0 and self.ramp_s > 0):
+        if self.kind is ArrivalKind.GAMMA and not 0 < self.burstiness <= _MAX_BURSTINESS:
+            raise BadLoad(f"the burstiness must be above 0, and {_MAX_BURSTINESS} at most")
+        if self.kind is ArrivalKind.RAMP and not (_positive(self.rate_to, self.ramp_s)):
             raise BadLoad("a ramp needs the rate that it leads to and its length, both above 0")
-        if not self.speed > 0:
+        if not _positive(self.speed):
             raise BadLoad("the speed must be above 0")
+
+    def describe(self) -> str:
+        """When workflows came, for the reader of a report."""
+        if self.kind is ArrivalKind.POISSON:
+            return f"arriving at random, {self.rate:g} a second"
+        if self.kind is ArrivalKind.GAMMA:
+            return f"arriving in bursts ({self.burstiness:g}), {self.rate:g} a second"
+        if self.kind is ArrivalKind.RAMP:
+            return f"arriving at random, {self.rate:g} and in the end {self.rate_to:g} a second"
+        if self.kind is ArrivalKind.TRACE:
+            return f"arriving as in the trace, {self.speed:g} times as fast"
+        return "one after the other"
 
     def due_times(self, rng: random.Random) -> Iterator[float]:
         """Endless and ascending; not for ``closed`` and ``trace``, whose times are elsewhere."""
@@ -73,6 +89,10 @@ class Arrivals:
                 yield expected / self.rate
             else:
                 yield ((self.rate**2 + 2 * slope * expected) ** 0.5 - self.rate) / slope
+
+
+def _positive(*values: float) -> bool:
+    return all(0 < value < math.inf for value in values)
 
 
 def _summed(gap: Callable[[], float]) -> Iterator[float]:

@@ -1,9 +1,9 @@
 """An endpoint with known times, to measure the load generator itself by.
 
-``python -m loadgen.calibration TTFT GAP CHUNKS`` prints its URL and answers every chat completion
-with ``CHUNKS`` chunks: the first after ``TTFT`` seconds, the others ``GAP`` seconds apart. What a
-client measures beyond that is the client's own. One protocol object per connection and no
-framework, so that it leaves the machine to what is being measured.
+``python -m loadgen.calibration TTFT GAP CHUNKS [PORT]`` prints its URL and answers every chat
+completion with ``CHUNKS`` chunks: the first after ``TTFT`` seconds, the others ``GAP`` seconds
+apart. What a client measures beyond that is the client's own. One protocol object per connection
+and no framework, so that it leaves the machine to what is being measured.
 """
 
 from __future__ import annotations
@@ -53,6 +53,8 @@ class Endpoint(asyncio.Protocol):
         elif self._path == b"/v1/models":
             head = f"HTTP/1.1 200 OK\r\ncontent-length: {len(_MODELS)}\r\n\r\n"
             self._write((head + _MODELS).encode())
+        elif self._path == b"/health":
+            self._write(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
         else:
             self._write(_NOT_FOUND)
 
@@ -97,14 +99,15 @@ def _chunk(data: bytes) -> bytes:
     return f"{len(data):x}\r\n".encode() + data + b"\r\n"
 
 
-async def _serve(ttft_s: float, gap_s: float, chunks: int) -> None:
+async def _serve(ttft_s: float, gap_s: float, chunks: int, port: int) -> None:
     loop = asyncio.get_running_loop()
     server = await loop.create_server(
-        lambda: Endpoint(ttft_s, gap_s, chunks), "127.0.0.1", 0, backlog=4096
+        lambda: Endpoint(ttft_s, gap_s, chunks), "127.0.0.1", port, backlog=4096
     )
     print(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", flush=True)
     await server.serve_forever()
 
 
 if __name__ == "__main__":
-    uvloop.run(_serve(float(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3])))
+    _port = int(sys.argv[4]) if len(sys.argv) > 4 else 0
+    uvloop.run(_serve(float(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3]), _port))

@@ -16,8 +16,9 @@ import orjson
 
 from loadgen.dialogue import Message
 from loadgen.events import DONE, EventReader
-from loadgen.records import CallRecord, ErrorKind
+from loadgen.records import TOKENS, CallRecord, ErrorKind, token_count
 from loadgen.target import AGENT_HEADER, END_HEADER, REPLICA_HEADER, WORKFLOW_HEADER, Target
+from pbkv.clients.names import MAX_AGENT_CHARS, sendable
 
 _MAX_TRIES = 6
 _MAX_WAIT_S = 60.0
@@ -79,8 +80,10 @@ class ChatClient:
         headers = {
             "Content-Type": "application/json",
             WORKFLOW_HEADER: request.workflow_id,
-            AGENT_HEADER: request.agent,
         }
+        # A captured trace may hold any name.
+        if agent := sendable(request.agent, MAX_AGENT_CHARS):
+            headers[AGENT_HEADER] = agent
         if request.end:
             headers[END_HEADER] = "true"
         progress = _Progress()
@@ -132,9 +135,12 @@ class ChatClient:
                     return None
                 await self._read(answer, progress)
         except (aiohttp.ClientError, TimeoutError, OSError) as problem:
+            if progress.finished:
+                # The whole answer had come before the connection broke.
+                return None
             begun = progress.first_token_s is not None
             progress.error = _kind_of(problem, begun)
-            progress.detail = f"{type(problem).__name__}: {problem}"[:200]
+            progress.detail = _said(problem)
         return None
 
     async def _read(self, answer: aiohttp.ClientResponse, progress: _Progress) -> None:
@@ -153,25 +159,25 @@ class ChatClient:
     def _take(self, data: bytes, progress: _Progress) -> None:
         try:
             chunk = orjson.loads(data)
-            if "error" in chunk:
+            if chunk.get("error"):
                 progress.error = ErrorKind.BROKEN_STREAM
                 progress.detail = _message_of(data)
                 return
-            if chunk.get("usage"):
+            if isinstance(chunk.get("usage"), Mapping):
                 progress.usage = chunk["usage"]
             for choice in chunk.get("choices") or ():
-                content = choice["delta"].get("content")
-                if content:
-                    if progress.first_token_s is None:
-                        progress.first_token_s = self._clock()
-                    progress.text += content
+                delta = choice["delta"]
+                if progress.first_token_s is None and any(delta.get(name) for name in TOKENS):
+                    progress.first_token_s = self._clock()
+                progress.text += delta.get("content") or ""
         except (ValueError, KeyError, TypeError, AttributeError):
             progress.error = ErrorKind.NOT_OPENAI
             progress.detail = "an event of the stream is no chunk of a chat completion"
 
     def _record(self, request: CallRequest, sent_s: float, progress: _Progress) -> CallRecord:
         usage = progress.usage or {}
-        details = usage.get("prompt_tokens_details") or {}
+        details = usage.get("prompt_tokens_details")
+        details = details if isinstance(details, Mapping) else {}
         return CallRecord(
             workflow_id=request.workflow_id,
             agent=request.agent,
@@ -180,9 +186,9 @@ class ChatClient:
             sent_s=sent_s,
             finished_s=self._clock(),
             first_token_s=progress.first_token_s,
-            prompt_tokens=_count(usage.get("prompt_tokens")),
-            cached_tokens=_count(details.get("cached_tokens")),
-            output_tokens=_count(usage.get("completion_tokens")),
+            prompt_tokens=token_count(usage.get("prompt_tokens")),
+            cached_tokens=token_count(details.get("cached_tokens")),
+            output_tokens=token_count(usage.get("completion_tokens")),
             retries=progress.retries,
             replica=progress.replica,
             error=progress.error,
@@ -205,14 +211,23 @@ def _kind_of(problem: BaseException, begun: bool) -> ErrorKind:
     return ErrorKind.UNREACHABLE
 
 
+def _said(problem: BaseException) -> str:
+    if isinstance(problem, aiohttp.ClientConnectorError):
+        # Its own text speaks of SSL even where there is none.
+        problem = problem.os_error
+    return f"{type(problem).__name__}: {problem}"[:200]
+
+
 def _retry_after_s(header: str | None, retries: int) -> float:
     """Seconds or a date; where the header is missing or neither, twice as long every time."""
     if header is not None:
         with suppress(ValueError):
             return max(0.0, float(header))
         with suppress(ValueError):
-            until = parsedate_to_datetime(header) - datetime.now(UTC)
-            return max(0.0, until.total_seconds())
+            until = parsedate_to_datetime(header)
+            # A date without a zone ("-0000", or none) is meant as UTC.
+            until = until.replace(tzinfo=until.tzinfo or UTC)
+            return max(0.0, (until - datetime.now(UTC)).total_seconds())
     return float(2**retries)
 
 
@@ -224,7 +239,3 @@ def _message_of(body: bytes) -> str:
         return str(error["message"])[:200]
     except (ValueError, KeyError, TypeError, AttributeError):
         return ""
-
-
-def _count(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None

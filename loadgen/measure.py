@@ -17,6 +17,7 @@ from loadgen.arrivals import ArrivalKind, Arrivals
 from loadgen.client import ChatClient
 from loadgen.counters import disagreement, read_engines
 from loadgen.errors import BadLoad
+from loadgen.open_files import allow_streams
 from loadgen.records import RunRecords
 from loadgen.run import Pace, Run, WorkflowRunner, ascending
 from loadgen.scripted import ScriptedRunner
@@ -45,8 +46,21 @@ class LoadPlan:
     pause_scale: float = 1.0
 
     def __post_init__(self) -> None:
-        # Arrivals that the source cannot have are refused before anything is sent.
+        # What cannot be is refused before anything is sent.
         self.due_times()
+        if self.pace.warm_up >= len(self.source.scripts):
+            raise BadLoad(
+                f"a warm-up of {self.pace.warm_up} leaves none of {len(self.source.scripts)} "
+                "workflows to measure"
+            )
+
+    def describe(self) -> str:
+        """How the load was put on, as the end of a sentence."""
+        at_a_time = self.pace.concurrency
+        if self.arrivals.kind is ArrivalKind.CLOSED:
+            return f"{at_a_time} at a time, a new one when another ended"
+        limit = f", {at_a_time} at a time at most" if at_a_time else ", however many that made"
+        return f"{self.arrivals.describe()}{limit}"
 
     def due_times(self) -> Iterator[float] | None:
         """None in a closed loop."""
@@ -78,6 +92,8 @@ async def measure(
 
     Raises :class:`loadgen.errors.LoadError` if there is nothing that could be measured.
     """
+    # What the system does not allow shows itself call by call, as unreachable.
+    allow_streams(plan.pace.concurrency or len(plan.source.scripts))
     async with plan.target.open_session() as session:
         target = plan.target
         if not target.model:
@@ -164,8 +180,19 @@ def _stopped_by_signals(run: Run) -> Iterator[None]:
 def _notes(records: RunRecords, counters: str) -> Iterator[str]:
     if records.interrupted:
         yield "the run was stopped before its end; what was under way counts as cut"
+    if records.waiting:
+        yield (
+            f"{records.waiting} workflows were due and had not begun when the run ended, for want "
+            "of room (--concurrency): latencies would be longer with them"
+        )
     if counters:
         yield counters
+    again = [call.retries for call in records.calls if call.retries]
+    if again:
+        yield (
+            f"{len(again)} calls were sent again, {sum(again)} times in all, because the endpoint "
+            "had no room (429, 503) or failed; their waits are part of TTFT"
+        )
     good = [call for call in records.calls if call.error is None]
     silent = sum(call.prompt_tokens is None for call in good)
     if silent:

@@ -6,7 +6,7 @@ import asyncio
 import resource
 import statistics
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -15,6 +15,7 @@ import numpy as np
 from loadgen.arrivals import ArrivalKind, Arrivals
 from loadgen.errors import TargetUnusable
 from loadgen.measure import LoadPlan, measure
+from loadgen.open_files import allow_streams
 from loadgen.records import RunRecords
 from loadgen.run import Pace
 from loadgen.source import Source
@@ -23,6 +24,8 @@ from pbkv.workload import ScriptedCall, ScriptedWorkflow, Segment
 
 CALLS = 4
 """Calls of one workflow."""
+
+TARGET_LAG_MS = 50.0
 
 _TTFT_SHARE = 0.1
 _CHUNKS = 8
@@ -33,9 +36,12 @@ async def measure_overhead(concurrency: int, rate: float, duration_s: float) -> 
     """One row. ``concurrency`` workflows stream at a time at ``rate`` calls a second, because each
     call lasts ``concurrency / rate`` seconds; ``duration_s`` is how long workflows keep arriving.
 
-    Raises :class:`TargetUnusable` if the endpoint did not start, and OSError for too few files.
+    Raises :class:`TargetUnusable` if the endpoint did not start, or for too few open files.
     """
-    _allow_connections(concurrency)
+    if missing := allow_streams(concurrency):
+        raise TargetUnusable(
+            f"{concurrency} streams need {missing} more open files than the limit (ulimit -n)"
+        )
     call_s = concurrency / rate
     ttft_s = _TTFT_SHARE * call_s
     gap_s = (call_s - ttft_s) / (_CHUNKS - 1)
@@ -51,8 +57,27 @@ async def measure_overhead(concurrency: int, rate: float, duration_s: float) -> 
         before = resource.getrusage(resource.RUSAGE_SELF)
         measured = await measure(plan)
         after = resource.getrusage(resource.RUSAGE_SELF)
+    if not measured.records.calls:
+        raise TargetUnusable("stopped before a call was made")
     cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return _row(measured.records, concurrency, rate, duration_s, ttft_s, cpu_s)
+
+
+def verdict(row: Mapping[str, Any]) -> str:
+    """What the row says, for someone who sees it for the first time."""
+    lag_ms = row["lag_p99_ms"]
+    said = (
+        f"99 % of the calls left within {lag_ms:.1f} ms of the time they were due (lag p99); the "
+        f"target is {TARGET_LAG_MS:.0f} ms"
+    )
+    if row["steady_calls_per_s"] is None:
+        said += f". The run was too short for {row['concurrency']} streams at a time"
+    if lag_ms > TARGET_LAG_MS:
+        return (
+            f"{said}. So the machine is too busy or too small for {row['rate']:g} calls a second."
+        )
+    share = f"{row['cpu_share']:.0%} of one core".replace("%", " %")
+    return f"{said}. So times measured at this rate are the endpoint's own; it took {share}."
 
 
 def _row(
@@ -123,15 +148,3 @@ async def _endpoint(ttft_s: float, gap_s: float) -> AsyncIterator[str]:
         if process.returncode is None:
             process.kill()
         await process.wait()
-
-
-def _allow_connections(concurrency: int) -> None:
-    """One socket per stream, in this process and, by inheritance, in the endpoint's."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = 2 * concurrency + 500
-    if soft < wanted:
-        if hard != resource.RLIM_INFINITY and hard < wanted:
-            raise TargetUnusable(
-                f"{concurrency} streams need {wanted} open files; the limit is {hard} (ulimit -n)"
-            )
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from loadgen.curves import HOW_TO_READ_SHARES, SHARE_LABEL, hit_rates, shares
 from loadgen.records import MEANINGS, ErrorKind, RunRecords, WorkflowState
-from loadgen.summary import rows, transitions, ttfts
+from loadgen.summary import hit_rate, rows, transitions, ttfts
 from loadgen.table import number
-from loadgen.timeline import hit_rate_over_time, phases_of
-from pbkv.report import Block, Figure, Report, Section, Series, Table, Text, line_chart, write_html
+from loadgen.timeline import Phases, phases_of
+from pbkv.report import Block, Report, Section, Series, Table, Text, line_chart, write_html
 
-_POINTS = 100
+_WIDE_INCHES = 6.8
 
 
 def write_page(
@@ -26,11 +27,14 @@ def write_page(
     url: str,
     command: Sequence[str],
     notes: Sequence[str] = (),
+    pace: str = "",
 ) -> None:
-    """Write a self-contained HTML page. Raises OSError."""
+    """Write a self-contained HTML page; ``pace`` says how the load was put on. Raises OSError."""
     total, *agents = rows(records)
+    how = f", {pace}" if pace else ""
     lead = (
-        f"{total['workflows']} workflows of {workload} ran against {model} at {url}. A workflow is "
+        f"{total['workflows']} workflows of {workload} ran against {model} at {url}{how}. The "
+        f"run took {total['duration_s']:.0f} seconds. A workflow is "
         "one task that several agents solve in turn; each of its calls sends a prompt that repeats "
         "much of what was sent before. What the server still holds of it in its KV cache need not "
         "be computed again: that share of the prompt is the hit rate, and the higher it is, the "
@@ -42,7 +46,7 @@ def write_page(
         Section("Hit rate over time", tuple(_over_time(records))),
         Section("Agents", (_agent_table(agents),)),
         Section("From one agent to the next", (_transition_table(transitions(records)),)),
-        Section("Errors", (_errors(total),)),
+        Section("Errors", tuple(_errors(total))),
         Section("How it was made", (Text(f"pbkv {' '.join(command)}"),)),
     ]
     write_html(path, Report(f"Load on {model}: {workload}", lead, tuple(sections)))
@@ -63,39 +67,36 @@ def _whole(total: dict[str, Any]) -> Table:
             ("calls a second", number(total["calls_per_s"], 1)),
             ("lateness of the load generator, p99 ms", number(total["lag_p99_s"], 1, 1000)),
         ),
+        caption="p95: 95 % of the workflows or calls stayed below it, p99: 99 %. Latency: of whole "
+        "workflows that finished, from when they were due, pauses of tools included. TTFT: the "
+        "time from sending a call to the first token of its answer.",
     )
 
 
 def _distributions(records: RunRecords) -> list[Block]:
     measured = records.measured()
     latencies = [w.latency_s for w in measured.workflows if w.state is WorkflowState.FINISHED]
-    charts = [
-        _cumulative("workflow latency", latencies, "seconds"),
-        _cumulative("TTFT", ttfts(measured.calls), "seconds"),
-    ]
-    return [chart for chart in charts if chart is not None] or [Text("Nothing was answered.")]
-
-
-def _cumulative(name: str, values: Sequence[float], unit: str) -> Figure | None:
-    if not values:
-        return None
-    shares = np.linspace(0.0, 1.0, _POINTS)
-    line = Series(name, tuple(np.quantile(values, shares)), tuple(100 * shares), dashed=False)
-    return line_chart(
-        [(name, [line])],
-        x_label=unit,
-        y_label="share of all, %",
-        alt=f"share of {name} values below each time; median {np.median(values):.3g} {unit}",
-        caption=f"{name}: half of all were below {np.median(values):.3g} {unit}",
+    both = (("workflow latency", latencies), ("TTFT of a call", ttfts(measured.calls)))
+    known = [(name, values) for name, values in both if values]
+    if not known:
+        return [Text("Nothing was answered.")]
+    medians = "; ".join(f"{name}: {np.median(values):.3g} s" for name, values in known)
+    chart = line_chart(
+        [(name, [shares(name, values)]) for name, values in known],
+        x_label="seconds",
+        y_label=SHARE_LABEL,
+        alt=f"shares of workflows and calls below each time; medians: {medians}",
+        caption=f"{HOW_TO_READ_SHARES}Medians: {medians}.",
     )
+    return [chart]
 
 
 def _over_time(records: RunRecords) -> list[Block]:
-    times_s, rates = hit_rate_over_time(records)
-    if not times_s:
+    line = hit_rates("hit rate", records)
+    if line is None:
         return [Text("The answers told no cached tokens, so there is no hit rate.")]
     phases = phases_of(records)
-    lines = [Series("hit rate", times_s, tuple(100 * rate for rate in rates))]
+    lines = [line]
     marks = (
         ("warm-up over", phases.warm_until_s),
         ("full", phases.full_s),
@@ -107,15 +108,25 @@ def _over_time(records: RunRecords) -> list[Block]:
         if at_s > 0
     ]
     chart = line_chart(
-        [("hit rate of the calls answered in each slice of time", lines)],
-        x_label="seconds since the start",
+        [("hit rate of the calls answered at that time", lines)],
+        x_label="seconds since the start of the run",
         y_label="hit rate, %",
         y_range=(0, 100),
+        panel_inches=_WIDE_INCHES,
         alt="hit rate over time, with the ends of the warm-up, the filling and the steady phase",
-        caption="Hit rates are high while the run fills up and while it runs empty; what counts "
-        "is the steady part between.",
+        caption="Higher is better. First calls find little in an empty cache; while the run fills "
+        "up and while it runs empty few workflows share the cache. What counts is the steady part "
+        f"between full and running empty: {_between(phases, records)}.",
     )
     return [chart]
+
+
+def _between(phases: Phases, records: RunRecords) -> str:
+    """The hit rate of the steady part."""
+    begin_s = max(phases.warm_until_s, phases.full_s)
+    steady = [c for c in records.calls if begin_s <= c.finished_s <= phases.draining_s]
+    rate = hit_rate(steady)
+    return "no call ended in it" if rate is None else f"{100 * rate:.1f} % of {len(steady)} calls"
 
 
 def _agent_table(agents: Sequence[dict[str, Any]]) -> Table:
@@ -133,6 +144,8 @@ def _agent_table(agents: Sequence[dict[str, Any]]) -> Table:
             )
             for row in agents
         ],
+        caption="Of single calls: latency is the time to the end of an answer. Mean values, where "
+        "no other is named.",
     )
 
 
@@ -154,11 +167,13 @@ def _transition_table(pairs: Sequence[dict[str, Any]]) -> Table:
     )
 
 
-def _errors(total: dict[str, Any]) -> Block:
+def _errors(total: dict[str, Any]) -> list[Block]:
     if not total["errors_by_kind"]:
-        return Text("No call failed.")
-    return Table.of(
+        return [Text("No call failed.")]
+    table = Table.of(
         ("kind", "calls", "what it means"),
         [(kind, n, MEANINGS[ErrorKind(kind)]) for kind, n in total["errors_by_kind"].items()],
         caption="A workflow ends with its first failed call.",
     )
+    said = total["error_examples"].items()
+    return [table, *(Text(f"The first {kind}: {text}") for kind, text in said)]

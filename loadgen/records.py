@@ -10,6 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+TOKENS = ("content", "reasoning_content", "reasoning", "tool_calls")
+"""Where a streamed chunk may hold a token: models that reason say so before their answer."""
+
+
+def token_count(value: object) -> int | None:
+    """A count out of an answer's ``usage``; None for whatever is none."""
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
 
 class ErrorKind(StrEnum):
     """Why a call has no good answer."""
@@ -35,7 +43,7 @@ MEANINGS = {
     ErrorKind.KEY: "the endpoint refuses the key (401, 403)",
     ErrorKind.LIMITED: "too many requests (429), also after waiting as the endpoint told",
     ErrorKind.UNAVAILABLE: "no room at the endpoint (503), also after waiting as it told",
-    ErrorKind.CLIENT: "the endpoint takes the request for wrong, for example as too long",
+    ErrorKind.CLIENT: "the endpoint takes the request for wrong: its model, its length, an option",
     ErrorKind.SERVER: "the endpoint failed by itself",
     ErrorKind.BROKEN_STREAM: "the answer began and did not reach its end",
     ErrorKind.NOT_OPENAI: "the answer is no chat completion",
@@ -112,6 +120,8 @@ class RunRecords:
     workflows: list[WorkflowRecord] = field(default_factory=list)
     duration_s: float = 0.0
     interrupted: bool = False
+    waiting: int = 0
+    """Workflows that were due and had not begun when the run ended, for want of room."""
 
     def measured(self) -> RunRecords:
         """Without the warm-up."""
@@ -121,4 +131,5 @@ class RunRecords:
             [workflow for workflow in self.workflows if not workflow.warm_up],
             self.duration_s,
             self.interrupted,
+            self.waiting,
         )

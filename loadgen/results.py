@@ -10,15 +10,15 @@ from typing import Any
 import orjson
 
 from loadgen.errors import BadLoad
-from loadgen.records import RunRecords
-from loadgen.summary import rows, transitions
+from loadgen.records import CallRecord, ErrorKind, RunRecords, WorkflowRecord, WorkflowState
+from loadgen.summary import rows, transitions, ttfts
 
 SCHEMA = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """What ``compare`` needs of one file: samples of the measured part."""
+    """What ``compare`` needs of one file: samples of the measured part, and how they were made."""
 
     name: str
     workload: str
@@ -26,6 +26,10 @@ class Results:
     ttfts_s: tuple[float, ...]
     tokens: tuple[tuple[int, int], ...]
     """(cached, prompt) of every workflow."""
+    records: RunRecords
+    """All of the run, its warm-up included."""
+    environment: Mapping[str, Any]
+    command: tuple[str, ...]
 
 
 def write_results(
@@ -62,31 +66,41 @@ def read_results(path: Path) -> Results:
         return _results(path, content)
     except OSError as problem:
         raise BadLoad(f"cannot read {path}: {problem.strerror}") from None
-    except (ValueError, KeyError, TypeError) as problem:
+    except (ValueError, KeyError, TypeError, AttributeError) as problem:
         raise BadLoad(f"{path} holds no results of pbkv load run: {problem!r}"[:200]) from None
 
 
 def _results(path: Path, content: Mapping[str, Any]) -> Results:
-    warm = {w["workflow_id"] for w in content["workflows"] if w["warm_up"]}
-    tokens: dict[str, list[int]] = {}
-    ttfts = []
-    for call in content["calls"]:
-        if call["workflow_id"] in warm or call["error"] is not None:
-            continue
-        if call["first_token_s"] is not None:
-            ttfts.append(call["first_token_s"] - call["sent_s"])
-        if call["prompt_tokens"] is not None and call["cached_tokens"] is not None:
-            sums = tokens.setdefault(call["workflow_id"], [0, 0])
-            sums[0] += call["cached_tokens"]
-            sums[1] += call["prompt_tokens"]
-    return Results(
-        name=str(content["environment"].get("name") or path.stem),
-        workload=str(content["environment"].get("workload", "")),
-        workflow_latencies_s=tuple(
-            w["finished_s"] - w["due_s"]
-            for w in content["workflows"]
-            if not w["warm_up"] and w["state"] == "finished"
-        ),
-        ttfts_s=tuple(ttfts),
-        tokens=tuple((cached, prompt) for cached, prompt in tokens.values()),
+    records = RunRecords(
+        [_call(fields) for fields in content["calls"]],
+        [_workflow(fields) for fields in content["workflows"]],
+        float(content["rows"][0]["duration_s"]),
     )
+    measured = records.measured()
+    tokens: dict[str, list[int]] = {}
+    for call in measured.calls:
+        if call.error is None and call.prompt_tokens is not None and call.cached_tokens is not None:
+            sums = tokens.setdefault(call.workflow_id, [0, 0])
+            sums[0] += call.cached_tokens
+            sums[1] += call.prompt_tokens
+    finished = [w for w in measured.workflows if w.state is WorkflowState.FINISHED]
+    environment = content["environment"]
+    return Results(
+        name=str(environment.get("name") or path.stem),
+        workload=str(environment.get("workload", "")),
+        workflow_latencies_s=tuple(workflow.latency_s for workflow in finished),
+        ttfts_s=tuple(ttfts(measured.calls)),
+        tokens=tuple((cached, prompt) for cached, prompt in tokens.values()),
+        records=records,
+        environment=environment,
+        command=tuple(str(word) for word in content["command"]),
+    )
+
+
+def _call(fields: Mapping[str, Any]) -> CallRecord:
+    error = fields["error"]
+    return CallRecord(**{**fields, "error": None if error is None else ErrorKind(error)})
+
+
+def _workflow(fields: Mapping[str, Any]) -> WorkflowRecord:
+    return WorkflowRecord(**{**fields, "state": WorkflowState(fields["state"])})

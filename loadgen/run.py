@@ -104,7 +104,9 @@ class Run:
         room = asyncio.Semaphore(self._pace.concurrency or self._count)
 
         async def enter(index: int, due_s: float) -> None:
+            self.records.waiting += 1
             async with room:
+                self.records.waiting -= 1
                 await self._one(index, due_s)
 
         async with asyncio.TaskGroup() as group:

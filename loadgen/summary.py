@@ -38,6 +38,7 @@ def rows(records: RunRecords) -> list[dict[str, Any]]:
         "output_tokens_per_s": _total(measured.calls, "output_tokens")
         / max(measured.duration_s, 1e-9),
         "errors_by_kind": errors_by_kind(measured.calls),
+        "error_examples": error_examples(measured.calls),
         "without_usage": sum(c.error is None and c.prompt_tokens is None for c in measured.calls),
         "without_cached_tokens": sum(
             c.error is None and c.prompt_tokens is not None and c.cached_tokens is None
@@ -69,6 +70,15 @@ def errors_by_kind(calls: Iterable[CallRecord]) -> dict[str, int]:
     """How many calls failed, most frequent kind first."""
     kinds = Counter(str(call.error) for call in calls if call.error is not None)
     return dict(kinds.most_common())
+
+
+def error_examples(calls: Iterable[CallRecord]) -> dict[str, str]:
+    """What the endpoint or the system said of the first error of each kind, where it said so."""
+    said: dict[str, str] = {}
+    for call in calls:
+        if call.error is not None and call.detail:
+            said.setdefault(str(call.error), call.detail)
+    return said
 
 
 def hit_rate(calls: Iterable[CallRecord]) -> float | None:

@@ -9,6 +9,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from loadgen.records import MEANINGS, ErrorKind
+
 Rows = Sequence[dict[str, Any]]
 
 
@@ -17,8 +19,11 @@ def result_tables(rows: Rows, workload: str, notes: Sequence[str] = ()) -> Rende
     total, *agents = rows
     parts: list[RenderableType] = [_whole(total, workload), _agents(agents)]
     if total["errors_by_kind"]:
-        kinds = ", ".join(f"{count} {kind}" for kind, count in total["errors_by_kind"].items())
-        parts.append(Text(f"errors: {kinds}", style="red"))
+        for kind, count in total["errors_by_kind"].items():
+            said = total["error_examples"].get(kind)
+            example = f"; the first: {said}" if said else ""
+            meaning = MEANINGS[ErrorKind(kind)]
+            parts.append(Text(f"errors: {count} {kind} ({meaning}){example}", style="red"))
     parts += [Text(f"note: {note}", style="yellow") for note in notes]
     return Group(*parts)
 

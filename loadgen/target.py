@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -37,11 +38,28 @@ class Target:
 
     @classmethod
     def of(cls, url: str, **settings: Any) -> Target:
-        """Checks the URL; ``/v1`` at its end may be left out or given."""
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        """Checks what a user gives; ``/v1`` at the end of the URL may be left out or given.
+
+        Raises :class:`BadLoad`. A message never shows a password or a key.
+        """
+        try:
+            parts = urlsplit(url)
+            port = parts.port
+        except ValueError:
+            raise BadLoad(f"the URL has no valid host and port: {url[:80]!r}") from None
+        if parts.username or parts.password:
+            raise BadLoad("the URL holds a user or password; a key belongs in OPENAI_API_KEY")
+        if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
             raise BadLoad(f"the URL must begin with http:// or https://, got {url[:80]!r}")
-        return cls(url.rstrip("/").removesuffix("/v1"), **settings)
+        if parts.query or parts.fragment:
+            raise BadLoad(f"the URL must end with its path, got {url[:80]!r}")
+        target = cls(url.rstrip("/").removesuffix("/v1"), **settings)
+        key = target.api_key.strip()
+        if not (key.isascii() and key.isprintable()):
+            raise BadLoad("the key holds characters that no header can carry (OPENAI_API_KEY)")
+        if not 0 < target.request_timeout_s < math.inf:
+            raise BadLoad("the time for one call must be above 0 seconds")
+        return replace(target, api_key=key)
 
     def headers(self) -> dict[str, str]:
         return {"Authorization": f"Bearer {self.api_key}"} if self.api_key else {}

@@ -47,12 +47,24 @@ class Contender:
 
     name: str
     options: tuple[str, ...]
+    description: str
 
 
 # LRU as engines are run today; ours as `pbkv up` runs it, with its queue order.
 CONTENDERS = (
-    Contender("lru", ("--policy", "lru", "--queue", "fcfs")),
-    Contender("pbkv", ("--policy", "pbkv")),
+    Contender(
+        "lru",
+        ("--policy", "lru", "--queue", "fcfs"),
+        "an engine as it is run without knowledge of workflows. A full cache drops what was least "
+        "recently used, and calls are served first come, first served",
+    ),
+    Contender(
+        "pbkv",
+        ("--policy", "pbkv"),
+        "the stack as pbkv up starts it. The cache knows which workflows are over, which agents "
+        "read what, and what is likely to be read next. Old workflows are served before new ones: "
+        "first calls wait longer, and whole workflows are done sooner",
+    ),
 )
 
 
@@ -99,7 +111,13 @@ class Demo:
             raise DemoFailed(f"{contender.name}: no call was answered; see {self.folder}")
         path = self.folder / f"{contender.name}.json"
         about: dict[str, Any] = environment(
-            workload=self.workload, name=contender.name, model=measured.model, url=url
+            workload=self.workload,
+            name=contender.name,
+            description=contender.description,
+            model=measured.model,
+            url=url,
+            seed=self.seed,
+            pace=plan.describe(),
         )
         write_results(
             path,

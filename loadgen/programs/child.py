@@ -104,6 +104,7 @@ async def _run(
     except Exception as problem:
         # Any failure of a program is a sample, not the end of the run. Its text may quote prompts.
         state, detail = WorkflowState.FAILED, type(problem).__name__
+    plan.settle()
     tell({"ended": index, "state": str(state), "detail": detail})
 
 

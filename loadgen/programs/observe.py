@@ -15,16 +15,27 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from loadgen.events import DONE, EventReader
-from loadgen.programs.plan import current_plan
-from loadgen.records import CallRecord, ErrorKind
+from loadgen.programs.plan import Plan, current_plan
+from loadgen.records import TOKENS, CallRecord, ErrorKind, token_count
 
 _LIBRARIES = ("httpx", "httpx2")
 _PATH = "/chat/completions"
 _BY_STATUS = {401: ErrorKind.KEY, 403: ErrorKind.KEY, 429: ErrorKind.LIMITED}
 _BY_STATUS[503] = ErrorKind.UNAVAILABLE
+# OpenAI's library may repeat such calls by itself, before its application hears of it.
+_TRIED_AGAIN = (
+    ErrorKind.UNREACHABLE,
+    ErrorKind.TIMEOUT,
+    ErrorKind.TLS,
+    ErrorKind.LIMITED,
+    ErrorKind.UNAVAILABLE,
+    ErrorKind.CLIENT,
+    ErrorKind.SERVER,
+)
 
 Record = Callable[[CallRecord], None]
 
@@ -81,21 +92,28 @@ class _Watch:
         plan = current_plan.get()
         if plan is None or not request.url.path.endswith(_PATH):
             return None
-        pause_s, output_tokens = plan.begin_call()
+        retries = _retries(request)
+        first_sent_s = None
+        if retries and plan.sent:
+            pause_s, output_tokens = 0.0, plan.repeat_call()
+            first_sent_s = plan.sent_s
+        else:
+            pause_s, output_tokens = plan.begin_call()
         if output_tokens is not None:
             request = _with_length(self.library, request, output_tokens, self.exact_lengths)
-        return _Call(request, plan.sent, self.record, pause_s)
+        return _Call(request, plan, self.record, pause_s, retries, first_sent_s)
 
     @contextmanager
     def sending(self, call: _Call) -> Iterator[None]:
         """Until the head of the answer is there."""
-        call.sent_s = time.perf_counter()
+        call.send()
         try:
             yield
         except self.library.TimeoutException:
             call.end(ErrorKind.TIMEOUT)
             raise
         except self.library.TransportError as problem:
+            call.detail = f"{type(problem).__name__}: {problem}"[:200]
             tls = "CERTIFICATE" in str(problem).upper() or "SSL" in str(problem).upper()
             call.end(ErrorKind.TLS if tls else ErrorKind.UNREACHABLE)
             raise
@@ -108,6 +126,7 @@ class _Watch:
         call.replica = response.headers.get("X-PBKV-Replica", "")
         if response.status_code != 200:
             server = ErrorKind.SERVER if response.status_code >= 500 else ErrorKind.CLIENT
+            call.detail = f"HTTP {response.status_code}"
             call.end(_BY_STATUS.get(response.status_code, server))
         elif streamed:
             response.stream = _stream(self.library, response.stream, call)
@@ -115,6 +134,12 @@ class _Watch:
             call.take(response.content)
             call.end()
         return response
+
+
+def _retries(request: Any) -> int:
+    """How often OpenAI's library has sent this call before, after a failure."""
+    told = request.headers.get("x-stainless-retry-count", "")
+    return int(told) if told.isdecimal() else 0
 
 
 def _with_length(library: Any, request: Any, tokens: int, exact: bool) -> Any:
@@ -139,16 +164,31 @@ class _Call:
     """One call under way. Times are those of the machine's monotonic clock."""
 
     request: Any
-    step: int
+    plan: Plan
     record: Record
     pause_s: float
+    retries: int = 0
+    first_sent_s: float | None = None
     sent_s: float = 0.0
     first_token_s: float | None = None
     usage: dict[str, Any] | None = None
     replica: str = ""
+    due_s: float = 0.0
     finished: bool = False
     over: bool = False
+    detail: str = ""
+    step: int = 0
     events: EventReader = field(default_factory=EventReader)
+
+    def __post_init__(self) -> None:
+        # When the tool before it is done; what passes until it is sent is the generator's lag.
+        self.due_s = time.perf_counter() + self.pause_s
+
+    def send(self) -> None:
+        """It is sent now. A call that is repeated began when it was sent first."""
+        self.step = self.plan.sent
+        now_s = time.perf_counter()
+        self.sent_s = self.plan.sent_s = now_s if self.first_sent_s is None else self.first_sent_s
 
     def receive(self, received: bytes) -> None:
         """A piece of a stream."""
@@ -162,11 +202,12 @@ class _Call:
         """An event of a stream, or a whole answer."""
         try:
             chunk = json.loads(data)
-            self.usage = chunk.get("usage") or self.usage
+            usage = chunk.get("usage")
             deltas = [choice.get("delta") or {} for choice in chunk.get("choices") or ()]
-        except (ValueError, AttributeError):
+            said = any(delta.get(name) for delta in deltas for name in TOKENS)
+        except (ValueError, TypeError, AttributeError):
             return
-        said = any(delta.get("content") or delta.get("tool_calls") for delta in deltas)
+        self.usage = usage if isinstance(usage, dict) else self.usage
         if said and self.first_token_s is None:
             self.first_token_s = time.perf_counter()
 
@@ -176,22 +217,29 @@ class _Call:
             return
         self.over = True
         usage = self.usage or {}
+        details = usage.get("prompt_tokens_details")
+        details = details if isinstance(details, dict) else {}
         headers = self.request.headers
         made = CallRecord(
             workflow_id=headers.get("X-Workflow-ID", ""),
             agent=headers.get("X-Agent-Name", ""),
             step=self.step,
-            due_s=self.sent_s,
+            due_s=min(self.due_s, self.sent_s),
             sent_s=self.sent_s,
             finished_s=time.perf_counter(),
             first_token_s=self.first_token_s,
-            prompt_tokens=usage.get("prompt_tokens"),
-            cached_tokens=(usage.get("prompt_tokens_details") or {}).get("cached_tokens"),
-            output_tokens=usage.get("completion_tokens"),
+            prompt_tokens=token_count(usage.get("prompt_tokens")),
+            cached_tokens=token_count(details.get("cached_tokens")),
+            output_tokens=token_count(usage.get("completion_tokens")),
+            retries=self.retries,
             replica=self.replica,
             error=error,
+            detail=self.detail if error else "",
         )
-        self.record(made)
+        if error in _TRIED_AGAIN:
+            self.plan.failed = partial(self.record, made)
+        else:
+            self.record(made)
 
 
 def _stream(library: Any, inner: Any, call: _Call) -> Any:
@@ -204,7 +252,8 @@ def _stream(library: Any, inner: Any, call: _Call) -> Any:
         except library.TimeoutException:
             call.end(ErrorKind.TIMEOUT)
             raise
-        except library.TransportError:
+        except library.TransportError as problem:
+            call.detail = f"{type(problem).__name__}: {problem}"[:200]
             call.end(ErrorKind.BROKEN_STREAM)
             raise
 

@@ -22,6 +22,8 @@ _MODULES = {"langgraph": "langgraph", "autogen": "autogen_agentchat", "crewai": 
 _ROOT = Path(__file__).parents[2]
 _END_S = 15.0
 _MAX_LINE = 2**20
+_KEPT_BYTES = 2000
+_GONE = {"state": "failed", "detail": "the programs' process ended"}
 
 
 def agents_python(workload: str, named: str = "") -> str:
@@ -53,7 +55,7 @@ class ProgramRunner:
         self._clock = clock
         self._records: dict[int, Callable[[CallRecord], None]] = {}
         self._ended: dict[int, asyncio.Future[dict[str, Any]]] = {}
-        self._names: dict[int, str] = {}
+        self._gone = False
 
     async def __call__(
         self, index: int, due_s: float, record: Callable[[CallRecord], None]
@@ -66,6 +68,8 @@ class ProgramRunner:
             record(call)
 
         self._records[index] = noted
+        if self._gone:
+            self._settle(index, _GONE)
         self._tell({"start": index})
         try:
             told = await asyncio.shield(ended)
@@ -91,8 +95,10 @@ class ProgramRunner:
                     record(self._call(told["call"]))
             elif "ended" in told:
                 self._settle(told["ended"], told)
+        # Workflows that start from now on would wait for ever.
+        self._gone = True
         for index in list(self._ended):
-            self._settle(index, {"state": "failed", "detail": "the programs' process ended"})
+            self._settle(index, _GONE)
 
     def _settle(self, index: int, told: dict[str, Any]) -> None:
         ended = self._ended.pop(index, None)
@@ -122,8 +128,8 @@ class ProgramRunner:
         )
 
     def _tell(self, message: dict[str, Any]) -> None:
-        if self._process.stdin is not None and not self._process.stdin.is_closing():
-            self._process.stdin.write(json.dumps(message).encode() + b"\n")
+        assert self._process.stdin is not None
+        _write_line(self._process.stdin, message)
 
 
 @asynccontextmanager
@@ -139,7 +145,7 @@ async def open_programs(
             "loadgen.programs.child",
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.PIPE,
             env={**os.environ, **trusted, "PYTHONPATH": str(_ROOT)},
             limit=_MAX_LINE,
         )
@@ -147,22 +153,50 @@ async def open_programs(
         raise BadLoad(f"cannot run {python}: {problem.strerror}") from None
     assert process.stdin is not None
     assert process.stdout is not None
+    assert process.stderr is not None
+    complaints = asyncio.create_task(_last_line(process.stderr))
     listening: asyncio.Task[None] | None = None
     try:
-        process.stdin.write(json.dumps(asdict(plan)).encode() + b"\n")
+        _write_line(process.stdin, asdict(plan))
         first = await process.stdout.readline()
-        told = json.loads(first) if first else {"problem": "the programs did not start"}
+        if not first.startswith(b"{"):
+            _close(process.stdin)
+            why = await complaints or "it said nothing"
+            raise BadLoad(f"{python} cannot run the programs: {why}")
+        told = json.loads(first)
         if "problem" in told:
             raise BadLoad(f"{FRAMEWORKS[plan.workload]}: {told['problem']}")
         runner = ProgramRunner(process, plan.prefix, clock)
         listening = asyncio.create_task(runner.listen())
         yield runner
     finally:
-        process.stdin.close()
+        _close(process.stdin)
         try:
             await asyncio.wait_for(process.wait(), _END_S)
         except TimeoutError:
             process.kill()
             await process.wait()
+        await complaints
         if listening is not None:
             await listening
+
+
+async def _last_line(errors: asyncio.StreamReader) -> str:
+    """What a process said last before it ended. The rest is dropped: frameworks say a lot."""
+    last = b""
+    while received := await errors.read(2**16):
+        last = (last + received)[-_KEPT_BYTES:]
+    lines = last.decode(errors="replace").strip().splitlines()
+    return lines[-1].strip()[:200] if lines else ""
+
+
+def _write_line(pipe: asyncio.StreamWriter, message: dict[str, Any]) -> None:
+    # A process that is gone is noticed where its answers are read.
+    with suppress(OSError, RuntimeError):
+        if not pipe.is_closing():
+            pipe.write(json.dumps(message).encode() + b"\n")
+
+
+def _close(pipe: asyncio.StreamWriter) -> None:
+    with suppress(OSError, RuntimeError):
+        pipe.close()

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from types import ModuleType
 from typing import Any
 
+from pbkv.clients.threads import carry_into_threads
 from pbkv.clients.transport import tag_clients
 from pbkv.errors import SettingsError
 
@@ -40,6 +41,7 @@ def install(*frameworks: str, origins: Iterable[str] = ()) -> None:
                 f"unknown framework {name[:40]!r}; choose from: {', '.join(FRAMEWORKS)}"
             )
     tag_clients(origins)
+    carry_into_threads()
     for name in frameworks or _AUTOMATIC:
         for module, ours in FRAMEWORKS[name].items():
             if module in sys.modules:

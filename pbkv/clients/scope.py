@@ -23,28 +23,51 @@ class Workflow:
 
     workflow_id: str
     routers: set[Router] = field(default_factory=set)
+    over: bool = False
+
+    def answered_by(self, router: Router) -> None:
+        """Remember it for the end; a call later than that is ended at once."""
+        self.routers.add(router)
+        if self.over:
+            self.end()
 
     def end(self) -> None:
         """Tell the routers, behind the back of the application."""
+        self.over = True
         for router in self.routers:
             signal_end(router, self.workflow_id)
         self.routers.clear()
 
 
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Whose the running code is, to hand on to a thread."""
+
+    workflow: Workflow | None
+    agent: str
+
+
 _workflow: ContextVar[Workflow | None] = ContextVar("pbkv_workflow", default=None)
 _agent: ContextVar[str] = ContextVar("pbkv_agent", default="")
+# In a thread that was handed its scope: the agent that started it. None elsewhere.
+_starter: ContextVar[str | None] = ContextVar("pbkv_starter", default=None)
 _fallback: list[Workflow] = []
 _agent_sources: list[Callable[[], str]] = []
 
 
 def current_workflow() -> Workflow | None:
     """That of the running code, else that of the process, if it has one."""
-    return _workflow.get() or (_fallback[0] if _fallback else None)
+    opened = _workflow.get()
+    if opened is not None and opened.over and _starter.get() is not None:
+        # A thread that outlives the workflow it was started in has moved on to something else.
+        opened = None
+    return opened or (_fallback[0] if _fallback else None)
 
 
 def current_agent() -> str:
-    """The agent's name; empty if nobody knows."""
-    return _agent.get() or next((name for ask in _agent_sources if (name := ask())), "")
+    """The agent's name; empty if nobody knows. A thread goes by the name of its starter."""
+    named = _agent.get() or next((name for ask in _agent_sources if (name := ask())), "")
+    return named or _starter.get() or ""
 
 
 def add_agent_source(source: Callable[[], str]) -> None:
@@ -85,6 +108,22 @@ def agent(name: str) -> Iterator[None]:
         yield
     finally:
         _agent.reset(token)
+
+
+def current_scope() -> Scope:
+    """That of the running code, without the workflow of the process."""
+    return Scope(_workflow.get(), current_agent())
+
+
+@contextmanager
+def handed_on(scope: Scope) -> Iterator[None]:
+    """The code inside, in another thread, is whose ``scope`` is, until the workflow ends."""
+    workflow, starter = _workflow.set(scope.workflow), _starter.set(scope.agent)
+    try:
+        yield
+    finally:
+        _starter.reset(starter)
+        _workflow.reset(workflow)
 
 
 def process_workflow(workflow_id: str = "") -> Workflow:

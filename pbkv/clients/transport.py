@@ -101,7 +101,8 @@ def _learn(workflow: Workflow | None, request: Any, response: Any) -> None:
         return
     url = str(request.url).partition("?")[0]
     base = next(url.removesuffix(path) for path in _PATHS if url.endswith(path))
-    workflow.routers.add(Router(base.removesuffix("/v1"), request.headers.get("Authorization", "")))
+    authorization = request.headers.get("Authorization", "")
+    workflow.answered_by(Router(base.removesuffix("/v1"), authorization))
 
 
 def _prompt_name(request: Any) -> str:

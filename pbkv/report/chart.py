@@ -28,6 +28,8 @@ _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#
 _MARKERS = ("o", "s", "^", "D")
 _HEIGHT_INCHES = 3.0
 _WIDTH_INCHES = 3.4
+# Points closer than that are a curve, and markers on it would hide it.
+_MARKED_POINTS = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,18 +52,20 @@ def line_chart(
     caption: str = "",
     log_x: bool = False,
     y_range: tuple[float, float] | None = None,
+    panel_inches: float = _WIDTH_INCHES,
 ) -> Figure:
     """Panels side by side, each a title and its lines, with one legend for all."""
 
     def draw(axes: Axes, lines: Sequence[Series]) -> None:
         for index, line in enumerate(lines):
             colour = _COLOURS[index % len(_COLOURS)]
+            plain = line.dashed or len(line.x) > _MARKED_POINTS
             axes.plot(
                 line.x,
                 line.y,
                 label=line.label,
                 color=colour,
-                marker="" if line.dashed else _MARKERS[index // len(_COLOURS) % len(_MARKERS)],
+                marker="" if plain else _MARKERS[index // len(_COLOURS) % len(_MARKERS)],
                 markersize=3.5,
                 linestyle="--" if line.dashed else "-",
                 linewidth=1.4,
@@ -77,7 +81,7 @@ def line_chart(
             axes.set_ylim(*y_range)
 
     with matplotlib.rc_context(_STYLE):
-        canvas = Canvas(figsize=(_WIDTH_INCHES * len(panels), _HEIGHT_INCHES), layout="constrained")
+        canvas = Canvas(figsize=(panel_inches * len(panels), _HEIGHT_INCHES), layout="constrained")
         for index, (title, lines) in enumerate(panels):
             axes = canvas.add_subplot(1, len(panels), index + 1)
             axes.set_title(title, fontsize=9)

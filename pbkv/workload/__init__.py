@@ -21,6 +21,8 @@ from pbkv.workload.swebench import swebench_workflow
 
 def _hover(count: int, seed: int, scale: float, data_dir: Path | None) -> list[ScriptedWorkflow]:
     claims = load_claims(data_dir) if data_dir else sample_claims(max(count, 200))
+    if count > len(claims):
+        raise WorkloadDataError(f"{data_dir} holds {len(claims)} claims, not {count}")
     chosen = random.Random(f"hover/{seed}").sample(claims, count)
     return [
         hover_workflow(claim, index, seed=seed, scale=scale) for index, claim in enumerate(chosen)

@@ -45,7 +45,10 @@ def load_call_lengths(data_dir: Path) -> list[list[CallLength]]:
         raise WorkloadDataError(
             f"{data_dir / SWEBENCH_FILE}: no call lengths: {problem!r}"
         ) from None
-    return [trace for trace in traces if len(trace) >= _MIN_CALLS]
+    whole = [trace for trace in traces if len(trace) >= _MIN_CALLS]
+    if not whole:
+        raise WorkloadDataError(f"{data_dir / SWEBENCH_FILE}: no run of {_MIN_CALLS} calls or more")
+    return whole
 
 
 def _read(path: Path) -> Any:

@@ -102,6 +102,8 @@ def load_questions(data_dir: Path) -> list[FinanceQuestion]:
         lines = path.read_text(encoding="utf-8").splitlines()
     except OSError as problem:
         raise WorkloadDataError(f"cannot read {path}: {problem.strerror}") from None
+    except UnicodeDecodeError:
+        raise WorkloadDataError(f"{path} is not text") from None
     questions = []
     for number, line in enumerate(filter(None, lines), start=1):
         try:
@@ -120,6 +122,8 @@ def load_questions(data_dir: Path) -> list[FinanceQuestion]:
             raise WorkloadDataError(
                 f"{path}: line {number} is no question of FinanceBench: {problem!r}"
             ) from None
+    if not questions:
+        raise WorkloadDataError(f"{path}: no FinanceBench questions")
     return questions
 
 

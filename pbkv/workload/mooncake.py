@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -139,8 +140,10 @@ def _request(line: str, where: str) -> MooncakeRequest:
             output_tokens=int(fields["output_length"]),
             hash_ids=tuple(int(hash_id) for hash_id in fields["hash_ids"]),
         )
-    except (ValueError, TypeError, KeyError) as problem:
+    except (ValueError, TypeError, KeyError, OverflowError) as problem:
         raise WorkloadDataError(f"{where} is no request of a Mooncake trace: {problem!r}") from None
+    if not isfinite(request.sent_at_s):
+        raise WorkloadDataError(f"{where}: the timestamp is no number")
     if request.input_tokens < 1 or len(request.hash_ids) * BLOCK_TOKENS < request.input_tokens:
         raise WorkloadDataError(f"{where}: hash_ids do not cover input_length")
     return request

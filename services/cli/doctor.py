@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
-_COLOURS = {"ok": "green", "skipped": "dim", "warning": "yellow", "failed": "red"}
+_COLOURS = {"ok": "green", "skipped": "bright_black", "warning": "yellow", "failed": "red"}
 _MODES = ("ray", "cpu")
 
 
@@ -46,6 +46,8 @@ def doctor(
     findings: list[Finding] = []
     if cluster:
         findings += _cluster_findings(namespace, mode, gpus, kubeconfig, context)
+    if url and not url.startswith(("http://", "https://")):
+        refuse(f"--url is {url[:80]!r}; it must start with http:// or https://")
     try:
         if url:
             from services.doctor.stack import check_router
@@ -85,19 +87,16 @@ def _cluster_findings(
     try:
         api = Cluster.connect(kubeconfig, context)
     except NoCluster as problem:
-        refuse(f"{problem}; --no-cluster checks only the stack")
+        refuse(f"{problem}; give --kubeconfig, or --no-cluster to check only a running stack")
     return check_cluster(api, Plan(namespace, mode, gpus))
 
 
 def _show(findings: list[Finding]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(show_header=False, box=None)
+    """One line each and one for its fix, never wrapped: a fix is there to be copied."""
+    width = max(len(finding.check) for finding in findings)
     for finding in findings:
-        verdict = Text(finding.verdict.value, style=_COLOURS[finding.verdict.value])
-        table.add_row(verdict, finding.check, Text(finding.detail))
+        verdict = finding.verdict.value
+        coloured = typer.style(f"{verdict:<7}", fg=_COLOURS[verdict])
+        typer.echo(f"{coloured}  {finding.check:<{width}}  {finding.detail}")
         if finding.fix:
-            table.add_row("", "", Text(f"fix: {finding.fix}", style="bold"))
-    Console().print(table)
+            typer.echo(f"{'':<9}{'':<{width}}  {typer.style(f'fix: {finding.fix}', bold=True)}")

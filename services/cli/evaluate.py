@@ -13,7 +13,8 @@ import typer
 
 from pbkv.errors import PbkvError, SettingsError
 from pbkv.hidden_source import NO_SOURCE, POST_NORM, layer_of, layer_source
-from services.cli.problem import check_writable, refuse
+from services.cli.outputs import check_writable
+from services.cli.problem import refuse
 
 if TYPE_CHECKING:
     from pbkv.predict.data import PromptedWorkflow
@@ -112,7 +113,8 @@ def evaluate(
         if live is not None:
             _evaluate_live(live.resolve(), workflows[-test:], model)
             return
-        check_writable(json, html)
+        check_writable(json)
+        check_writable(html)
         env = environment(
             workload=workload, model=model, data="sample" if data is None else "given", test=test
         )

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from services.cli.problem import check_writable, refuse
+from services.cli.outputs import check_writable
+from services.cli.problem import refuse
 
 if TYPE_CHECKING:
     from services.experiments.ledger import RowLedger
@@ -75,7 +76,8 @@ def paper(
         scope = Scope(seeds, sweep_seeds, workflows, data)
         cells = cells_of(names, scope)
         given = None if policy_bench is None else _rows_of(policy_bench)
-        check_writable(json, out / "paper.html", out / "paper.md")
+        for path in (json, out / "paper.html", out / "paper.md"):
+            check_writable(path)
         ledger = RowLedger(out / "rows.jsonl")
         problem = ""
         policy_rows: list[Row] = []

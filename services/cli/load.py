@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import uuid
 from contextlib import AbstractAsyncContextManager
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from services.cli.outputs import cannot_write, check_writable, without_key
 from services.cli.problem import refuse
 
 if TYPE_CHECKING:
@@ -53,10 +53,10 @@ def run_command(
         int, typer.Option(min=0, help="Workflows that run first and are not measured.")
     ] = 0,
     duration: Annotated[
-        float | None, typer.Option(help="Start no workflow after so many seconds.")
+        float | None, typer.Option(min=0, help="Start no workflow after so many seconds.")
     ] = None,
     pause_scale: Annotated[float, typer.Option(min=0, help="Of think and tool times.")] = 1.0,
-    scale: Annotated[float, typer.Option(help="Of all token counts.")] = 1.0,
+    scale: Annotated[float, typer.Option(min=0.001, max=100, help="Of all token counts.")] = 1.0,
     seed: Annotated[int, typer.Option(help="Of workflows and arrivals.")] = 0,
     data: Annotated[Path | None, typer.Option(help="Folder of the real data sets.")] = None,
     shared_context: Annotated[
@@ -112,6 +112,10 @@ def run_command(
         if chosen not in kinds:
             refuse(f"--arrivals must be one of {', '.join(kinds)}, got {chosen[:40]!r}")
         kind = ArrivalKind(chosen)
+        if rate > 0 and kind in (ArrivalKind.CLOSED, ArrivalKind.TRACE):
+            refuse(f"--rate says when workflows arrive, and so does --arrivals {kind}: choose one")
+        if decisions != "workload" and not framework:
+            refuse("--decisions is for a program: choose one with --framework")
         count = workflows or (50 if workload in WORKLOADS else None)
         if concurrency is None and kind is ArrivalKind.CLOSED:
             concurrency = 8
@@ -139,11 +143,17 @@ def run_command(
             pause_scale=pause_scale,
         )
         for path in (json, html):
-            _check_writable(path)
+            check_writable(path)
         open_runner = _programs(plan, framework, decisions, agents_python, scale, data)
         watch = live_progress(len(plan.source.scripts), Console(stderr=True))
         measured = uvloop.run(measure(plan, open_runner=open_runner, watch=watch))
-        command = [word for word in sys.argv[1:] if word != api_key or not api_key]
+    except (PbkvError, OSError) as problem:
+        refuse(str(problem))
+    table_rows = rows(measured.records)
+    # First of all: nothing that goes wrong with a file takes it away.
+    show(result_tables(table_rows, plan.source.name, measured.notes))
+    command = without_key(sys.argv[1:])
+    try:
         if json is not None:
             about = environment(
                 workload=plan.source.name,
@@ -151,6 +161,8 @@ def run_command(
                 model=measured.model,
                 url=plan.target.url,
                 seed=seed,
+                scale=scale,
+                pace=plan.describe(),
             )
             write_results(
                 json, measured.records, command=command, environment=about, notes=measured.notes
@@ -166,13 +178,10 @@ def run_command(
                 url=plan.target.url,
                 command=command,
                 notes=measured.notes,
+                pace=plan.describe(),
             )
-    except PbkvError as problem:
-        refuse(str(problem))
     except OSError as problem:
-        refuse(f"cannot write {problem.filename}: {problem.strerror}")
-    table_rows = rows(measured.records)
-    show(result_tables(table_rows, plan.source.name, measured.notes))
+        refuse(cannot_write(problem))
     if not any(row["calls"] > row["errors"] for row in table_rows[:1]):
         raise typer.Exit(1)
 
@@ -185,20 +194,23 @@ def compare_command(
 ) -> None:
     """Compare two runs, with confidence intervals."""
     from loadgen.compare import compare
-    from loadgen.comparison_page import comparison_table, headline, write_comparison
+    from loadgen.comparison_table import comparison_table, headline
     from loadgen.results import read_results
     from pbkv.errors import PbkvError
     from services.bench.report import show
 
     try:
+        check_writable(html)
         runs = read_results(first), read_results(second)
         found = compare(*runs)
         if html is not None:
+            from loadgen.comparison_page import write_comparison
+
             write_comparison(html, *runs, found)
     except PbkvError as problem:
         refuse(str(problem))
     except OSError as problem:
-        refuse(f"cannot write {problem.filename}: {problem.strerror}")
+        refuse(cannot_write(problem))
     show(comparison_table(*runs, found))
     typer.echo(headline(*runs, found))
 
@@ -228,7 +240,7 @@ def data_command(
     except PbkvError as problem:
         refuse(str(problem))
     except OSError as problem:
-        refuse(f"cannot write {problem.filename}: {problem.strerror}")
+        refuse(cannot_write(problem))
     typer.echo(f"use it with --data {out}")
 
 
@@ -243,25 +255,27 @@ def overhead_command(
     import uvloop
     from rich.table import Table
 
-    from loadgen.overhead import measure_overhead
+    from loadgen.overhead import measure_overhead, verdict
     from pbkv.errors import PbkvError
     from services.bench.report import environment, show, write_json
 
     try:
-        _check_writable(json)
+        check_writable(json)
         row = uvloop.run(measure_overhead(concurrency, rate, duration))
         if json is not None:
             write_json(json, sys.argv[1:], environment(), [row])
     except PbkvError as problem:
         refuse(str(problem))
     except OSError as problem:
-        refuse(f"cannot write {problem.filename}: {problem.strerror}")
+        refuse(cannot_write(problem))
     table = Table(title="the load generator's own lateness and error")
     table.add_column("measure")
     table.add_column("value", justify="right")
     for name, value in row.items():
-        table.add_row(name, f"{value:.2f}" if isinstance(value, float) else str(value))
+        shown = "-" if value is None else f"{value:.2f}" if isinstance(value, float) else str(value)
+        table.add_row(name, shown)
     show(table)
+    typer.echo(verdict(row))
 
 
 @app.command("demo")
@@ -278,7 +292,8 @@ def demo_command(
     import asyncio
 
     from loadgen.compare import compare
-    from loadgen.comparison_page import comparison_table, headline, write_comparison
+    from loadgen.comparison_page import write_comparison
+    from loadgen.comparison_table import comparison_table, headline
     from loadgen.results import read_results
     from pbkv.errors import PbkvError
     from services.bench.report import show
@@ -288,7 +303,7 @@ def demo_command(
         typer.echo(line, err=True)
 
     try:
-        _check_writable(out / "demo.html")
+        check_writable(out / "demo.html")
         demo = Demo(workload, workflows, concurrency, model, out)
         first, second = (read_results(path) for path in asyncio.run(demo.run(say)))
         found = compare(first, second)
@@ -296,7 +311,7 @@ def demo_command(
     except (PbkvError, DemoFailed) as problem:
         refuse(str(problem))
     except OSError as problem:
-        refuse(f"cannot write {problem.filename}: {problem.strerror}")
+        refuse(cannot_write(problem))
     show(comparison_table(first, second, found))
     typer.echo(headline(first, second, found))
     typer.echo(f"the page: {out / 'demo.html'}")
@@ -347,13 +362,3 @@ def _programs(
         return open_programs(interpreter, wire, clock, target.ca_file)
 
     return opened
-
-
-def _check_writable(path: Path | None) -> None:
-    """Before anything is measured, so that a path that cannot be written costs nothing."""
-    if path is None:
-        return
-    folder = path.parent
-    folder.mkdir(parents=True, exist_ok=True)
-    if path.is_dir() or not os.access(folder, os.W_OK):
-        refuse(f"cannot write {path}")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NoReturn
 
 import typer
@@ -21,24 +19,6 @@ def named_values(pairs: Sequence[str] | None) -> dict[str, str]:
             refuse(f"{pair[:80]!r} is not of the form NAME=VALUE")
         values[name] = value
     return values
-
-
-def check_writable(*paths: Path | None) -> None:
-    """Refuse files that cannot be written before anything is measured for them.
-
-    Makes the folders that they need. A None is an option that was not given.
-    """
-    for path in paths:
-        if path is None:
-            continue
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as problem:
-            refuse(f"cannot write {path}: {problem.strerror}")
-        if path.is_dir():
-            refuse(f"cannot write {path}: it is a folder")
-        if not os.access(path if path.exists() else path.parent, os.W_OK):
-            refuse(f"cannot write {path}: permission denied")
 
 
 def refuse(message: str) -> NoReturn:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from services.cli.problem import check_writable, refuse
+from services.cli.outputs import check_writable
+from services.cli.problem import refuse
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from services.cli.problem import check_writable, refuse
+from services.cli.outputs import check_writable
+from services.cli.problem import refuse
 
 if TYPE_CHECKING:
     from services.bench.report import ResultsFile
@@ -163,7 +164,8 @@ def simulate(
         cells = cells_of(base, variants, scales, range(seed, seed + seeds))
         for cell in cells:
             cell.check(scripts)
-        check_writable(json, html)
+        check_writable(json)
+        check_writable(html)
         command = sys.argv[1:]
         env = environment(operating_point_fitted=point.fitted, costs=costs.source)
         results = ResultsFile(json, command, env)

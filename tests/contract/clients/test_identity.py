@@ -32,9 +32,11 @@ async def test_langgraph(router, engine, fleet, application):
     seen = dict.fromkeys(name for name, _ in calls(engine))
     nested = [agent for name, agent in calls(engine) if name == "thread-7"]
     assert nested == ["team/retriever", "team/verifier"]
-    # Alone, in tasks, in threads, interleaved; the one that failed; the call outside of any.
+    # Alone, in tasks, in threads, interleaved; a node that calls from a pool; the one that failed;
+    # the call outside of any.
+    pooled = ["retriever", "retriever", "verifier"]
     assert agents_by_workflow(engine) == sorted(
-        [["retriever", "verifier"]] * (1 + 3 + 3 + 2) + [nested, ["retriever"], ["default"]]
+        [["retriever", "verifier"]] * (1 + 3 + 3 + 2) + [nested, pooled, ["retriever"], ["default"]]
     )
     assert sum(name.startswith("anon-") for name in seen) == 1
     await eventually(lambda: ended(fleet, engine))

@@ -39,21 +39,25 @@ def programs(plan, workload, url, scale=0.05):
         pytest.skip("the agent frameworks are not installed: make agents")
 
     def opened(session, target, clock):
-        wire = ProgramPlan(
-            workload=workload,
-            count=len(plan.source.scripts),
-            seed=3,
-            scale=scale,
-            data_dir="",
-            decisions="workload",
-            url=url,
-            model=target.model,
-            api_key="",
-            prefix=plan.prefix,
-            pause_scale=0.0,
-            exact_lengths=True,
-            request_timeout_s=200.0,
-        )
+        wire = program_plan(plan, workload, target, scale=scale, url=url)
         return open_programs(str(PYTHON), wire, clock)
 
     return opened
+
+
+def program_plan(plan, workload, target, *, scale=0.05, url="") -> ProgramPlan:
+    return ProgramPlan(
+        workload=workload,
+        count=len(plan.source.scripts),
+        seed=3,
+        scale=scale,
+        data_dir="",
+        decisions="workload",
+        url=url or target.url,
+        model=target.model,
+        api_key="",
+        prefix=plan.prefix,
+        pause_scale=0.0,
+        exact_lengths=True,
+        request_timeout_s=200.0,
+    )

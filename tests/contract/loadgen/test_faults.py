@@ -13,11 +13,15 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from loadgen.arrivals import ArrivalKind, Arrivals
 from loadgen.errors import TargetUnusable
 from loadgen.measure import measure
 from loadgen.records import ErrorKind, WorkflowState
+from loadgen.run import Pace
+from loadgen.source import Source
 from loadgen.summary import rows
 from loadgen.target import Target
+from pbkv.workload import ScriptedCall, ScriptedWorkflow, Segment
 from services.ports import free_port
 from tests.contract.loadgen.plans import one_call_source, small_plan
 from tests.contract.router.stack import ROOT
@@ -93,7 +97,8 @@ async def test_a_broken_workflow_makes_no_further_calls_and_is_ended(router, eng
 
 @pytest.mark.parametrize("status", [429, 503])
 async def test_retry_after_is_honoured(status):
-    waits = ["0.01", "Wed, 21 Oct 2015 07:28:00 GMT"]
+    # The second date has no zone, the last is none at all.
+    waits = ["0.01", "Wed, 21 Oct 2015 07:28:00 GMT", "Wed, 21 Oct 2015 07:28:00 -0000", "nan"]
 
     async def chat(request):
         if waits:
@@ -101,9 +106,11 @@ async def test_retry_after_is_honoured(status):
         return web.Response(body=b"data: " + CHUNK + b"\n\ndata: [DONE]\n\n")
 
     async with serving(chat) as url:
-        records = await run_at(url)
-    (call,) = records.calls
-    assert (call.error, call.retries) == (None, 2)
+        plan = small_plan(url, source=one_call_source(), target=Target.of(url, **MODEL))
+        measured = await measure(plan)
+    (call,) = measured.records.calls
+    assert (call.error, call.retries) == (None, 4)
+    assert any(note.startswith("1 calls were sent again, 4 times") for note in measured.notes)
     assert call.sent_s <= call.first_token_s
 
 
@@ -120,6 +127,84 @@ async def test_answers_without_usage_are_said_to_have_none():
     assert rows(measured.records)[0]["hit_rate"] is None
     assert rows(measured.records)[0]["without_usage"] == 2
     assert any("no usage" in note for note in measured.notes)
+
+
+@pytest.mark.parametrize(
+    "usage",
+    [
+        "many",
+        [],
+        {"prompt_tokens": "7", "prompt_tokens_details": []},
+        {"prompt_tokens": True, "prompt_tokens_details": {"cached_tokens": 0.5}},
+    ],
+)
+async def test_usage_of_another_form_is_none(usage):
+    async def chat(request):
+        end = json.dumps({"choices": [], "usage": usage, "error": None}).encode()
+        return web.Response(body=b"data: " + CHUNK + b"\n\ndata: " + end + b"\n\ndata: [DONE]\n\n")
+
+    async with serving(chat) as url:
+        records = await run_at(url)
+    (call,) = records.calls
+    assert (call.error, call.prompt_tokens, call.cached_tokens) == (None, None, None)
+
+
+async def test_a_model_that_reasons_has_its_first_token_there():
+    first = json.dumps({"choices": [{"index": 0, "delta": {"reasoning_content": "hm"}}]}).encode()
+
+    async def chat(request):
+        return web.Response(body=b"data: " + first + b"\n\ndata: [DONE]\n\n")
+
+    async with serving(chat) as url:
+        records = await run_at(url)
+    assert records.calls[0].ttft_s is not None
+
+
+async def test_a_connection_that_breaks_behind_the_answer_is_no_error():
+    async def chat(request):
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b"data: " + CHUNK + b"\n\ndata: [DONE]\n\n")
+        # The end of the chunked transfer never comes.
+        request.transport.close()
+        return response
+
+    async with serving(chat) as url:
+        records = await run_at(url)
+    assert records.calls[0].error is None
+
+
+async def test_any_name_of_a_trace_can_be_sent():
+    seen = []
+
+    async def chat(request):
+        seen.append(request.headers.get("X-Agent-Name"))
+        return web.Response(body=b"data: " + CHUNK + b"\n\ndata: [DONE]\n\n")
+
+    calls = [ScriptedCall(name, "c", (Segment("x", 3),), (), 2) for name in (" a\nb", "\n")]
+    script = ScriptedWorkflow("w", {"c": ()}, tuple(calls))
+    async with serving(chat) as url:
+        plan = small_plan(url, source=Source("t", (script,)), target=Target.of(url, **MODEL))
+        measured = await measure(plan)
+    assert [call.error for call in measured.records.calls] == [None, None]
+    assert seen == ["a b", None]
+
+
+async def test_what_never_got_room_is_mentioned(alone):
+    alone.faults.hold = True
+    plan = small_plan(
+        alone.url,
+        source=one_call_source(3),
+        target=Target.of(alone.url, **MODEL),
+        pace=Pace(concurrency=1),
+        arrivals=Arrivals(ArrivalKind.POISSON, rate=1e6),
+    )
+    measuring = asyncio.create_task(measure(plan))
+    await alone.until(arrived=1)
+    os.kill(os.getpid(), signal.SIGINT)
+    measured = await measuring
+    assert len(measured.records.workflows) == 1
+    assert any("2 workflows were due and had not begun" in note for note in measured.notes)
 
 
 async def test_something_else_listens():
@@ -162,7 +247,7 @@ async def test_counters_that_disagree_are_mentioned():
     async with serving(chat, metrics) as url:
         plan = small_plan(url, source=one_call_source(1), target=Target.of(url, **MODEL))
         measured = await measure(plan)
-    (note,) = measured.notes
+    (note,) = (note for note in measured.notes if "disagree" in note)
     assert "10 prompt tokens by the answers, 100 by the engines" in note
     assert "cached tokens" not in note
 

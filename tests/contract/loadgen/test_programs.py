@@ -7,10 +7,13 @@ import signal
 import pytest
 
 from loadgen.measure import measure
+from loadgen.programs.runner import open_programs
 from loadgen.programs.wire import FRAMEWORKS
 from loadgen.records import ErrorKind, WorkflowState
+from loadgen.run import Pace
 from loadgen.source import load_source
-from tests.contract.loadgen.plans import programs, small_plan
+from loadgen.target import Target
+from tests.contract.loadgen.plans import program_plan, programs, small_plan
 from tests.contract.router.stack import eventually
 
 
@@ -30,6 +33,23 @@ async def test_a_program_follows_the_plan_of_its_workload(router, engine, fleet,
         assert [call.agent for call in seen] == [call.agent for call in script.calls]
         assert {(call.prompt_tokens, call.cached_tokens) for call in seen} == {(11, 5)}
         assert all(call.error is None and call.ttft_s is not None for call in seen)
+
+
+async def test_a_process_that_dies_fails_its_workflows_and_those_after_it(tmp_path):
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\nread plan; echo '{\"ready\": true}'; read start\n")
+    python.chmod(0o755)
+    plan = small_plan(
+        "http://127.0.0.1:1", target=Target.of("http://127.0.0.1:1", model="m"), pace=Pace(1)
+    )
+    wire = program_plan(plan, "hover", plan.target)
+    measured = await measure(
+        plan, open_runner=lambda session, target, clock: open_programs(str(python), wire, clock)
+    )
+    records = measured.records
+    assert [w.state for w in records.workflows] == [WorkflowState.FAILED] * 6
+    assert [call.error for call in records.calls] == [ErrorKind.PROGRAM] * 6
+    assert len({w.workflow_id for w in records.workflows}) == 6
 
 
 async def test_a_signal_cuts_the_programs_and_keeps_their_calls(router, engine, fleet):

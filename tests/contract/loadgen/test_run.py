@@ -6,6 +6,7 @@ from collections import Counter
 import pytest
 
 from loadgen.arrivals import ArrivalKind, Arrivals
+from loadgen.errors import BadLoad
 from loadgen.measure import measure
 from loadgen.records import WorkflowState
 from loadgen.run import Pace
@@ -30,7 +31,8 @@ async def test_every_call_carries_workflow_and_agent(router, engine, fleet, work
     assert (total["calls"], total["errors"]) == (wanted.total(), 0)
     assert total["workflows_finished"] == len(scripts)
     assert total["hit_rate"] == pytest.approx(5 / 11)
-    assert measured.notes == ()
+    # A busy machine makes the load generator late, which it says.
+    assert [note for note in measured.notes if "was late" not in note] == []
 
 
 async def test_calls_of_a_workflow_keep_their_order_and_prefix(router, engine):
@@ -96,3 +98,8 @@ async def test_a_time_limit_starts_nothing_more(router, engine):
     assert len(measured.records.workflows) < 40
     assert not measured.records.interrupted
     assert all(workflow.due_s < 0.3 for workflow in measured.records.workflows)
+
+
+def test_a_warm_up_that_is_all_is_refused():
+    with pytest.raises(BadLoad, match="leaves none of 2"):
+        small_plan("http://x", source=one_call_source(2), pace=Pace(1, warm_up=2))

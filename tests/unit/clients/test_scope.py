@@ -1,7 +1,6 @@
 """Which workflow code belongs to: nested, interleaved, threaded, and always ended."""
 
 import asyncio
-import threading
 
 import pytest
 
@@ -95,10 +94,9 @@ async def test_an_agent_holds_for_its_own_steps_only():
     assert scope.current_agent() == ""
 
 
-def test_a_thread_without_the_context_has_no_workflow(ends):
-    found = []
+def test_a_call_after_the_end_is_ended_at_once(ends):
     with scope.workflow("w"):
-        thread = threading.Thread(target=lambda: found.append(scope.current_workflow()))
-        thread.start()
-        thread.join()
-    assert found == [None]
+        late = scope.current_workflow()
+        answered()
+    late.answered_by(Router("http://router"))
+    assert ends == ["w", "w"]

@@ -5,7 +5,8 @@ import json
 import pytest
 
 from loadgen.compare import compare
-from loadgen.comparison_page import headline, write_comparison
+from loadgen.comparison_page import write_comparison
+from loadgen.comparison_table import headline
 from loadgen.errors import BadLoad
 from loadgen.page import write_page
 from loadgen.records import (
@@ -91,13 +92,13 @@ def test_time(records):
     assert (phases.warm_until_s, phases.full_s) == (1.0, 0.0)
 
 
-def make_run(path, latency_s, cached, count=60, workload="hover"):
+def make_run(path, latency_s, cached, count=60, workload="hover", seed=0):
     records = RunRecords(
         calls=[call(f"w{i}", "A", 1, 0.1 * i, cached=cached + i % 3) for i in range(count)],
         workflows=[workflow(f"w{i}", 0.0, latency_s + (i % 5) / 10) for i in range(count)],
         duration_s=10.0,
     )
-    about = {"workload": workload, "name": path.stem}
+    about = {"workload": workload, "name": path.stem, "seed": seed}
     write_results(path, records, command=["load", "run"], environment=about)
     return read_results(path)
 
@@ -145,4 +146,31 @@ def test_pages_hold_the_numbers(tmp_path, records):
     runs = [make_run(tmp_path / f"{n}.json", s, 20) for n, s in (("lru", 5.0), ("pbkv", 4.0))]
     found = compare(*runs)
     write_comparison(tmp_path / "both.html", *runs, found)
-    assert headline(*runs, found) in (tmp_path / "both.html").read_text()
+    text = (tmp_path / "both.html").read_text()
+    assert headline(*runs, found) in text
+    assert "workflow latency, mean 5.2 to 4.2 s (19 % less, better)" in headline(*runs, found)
+    assert "The same workflows (hover) ran twice" in text
+    assert text.count("<svg") == 2
+
+
+def test_other_workflows_are_not_called_the_same(tmp_path):
+    runs = [make_run(tmp_path / f"{n}.json", 5.0, 20, seed=n) for n in range(2)]
+    write_comparison(tmp_path / "both.html", *runs, compare(*runs))
+    assert (
+        "Workflows of hover, not the same ones, ran twice" in (tmp_path / "both.html").read_text()
+    )
+
+
+def test_a_run_that_told_no_tokens_has_pages_too(tmp_path):
+    silent = RunRecords([call("w", "A", 1, 0.1, prompt=None)], [workflow("w", 0.0, 1.0)], 1.0)
+    write_page(
+        tmp_path / "run.html", silent, workload="hover", model="m", url="http://x", command=["load"]
+    )
+    assert "there is no hit rate" in (tmp_path / "run.html").read_text()
+    about = {"workload": "hover"}
+    write_results(tmp_path / "a.json", silent, command=["load"], environment=about)
+    run = read_results(tmp_path / "a.json")
+    write_comparison(tmp_path / "both.html", run, run, compare(run, run))
+    text = (tmp_path / "both.html").read_text()
+    assert "Hit rate over time" not in text
+    assert text.count("<svg") == 1

@@ -53,6 +53,14 @@ def test_only_its_own_format_is_recognised(tmp_path: Path) -> None:
             '{"timestamp": 0, "input_length": 600, "output_length": 1, "hash_ids": [1]}',
             "do not cover",
         ),
+        (
+            '{"timestamp": 0, "input_length": Infinity, "output_length": 1, "hash_ids": [1]}',
+            "line 1 is no request",
+        ),
+        (
+            '{"timestamp": NaN, "input_length": 9, "output_length": 1, "hash_ids": [1]}',
+            "timestamp is no number",
+        ),
         ("", "holds no request"),
     ],
 )

@@ -68,3 +68,25 @@ def test_broken_data_is_named(tmp_path: Path):
 
     with pytest.raises(WorkloadDataError, match="no HoVer claims"):
         make_workflows("hover", 1, seed=0, data_dir=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("workload", "file", "text", "said"),
+    [
+        (
+            "hover",
+            "hover/hover_dev_release_v1.1.json",
+            '[{"uid": "x", "claim": "c", "num_hops": 2}]',
+            "holds 1 claims, not 2",
+        ),
+        ("swebench", "swebench/call_lengths.json", '{"traces": {}}', "no run of 6 calls"),
+        ("financebench", "financebench/financebench_open_source.jsonl", "", "no FinanceBench"),
+    ],
+)
+def test_too_little_data_is_named(tmp_path: Path, workload: str, file: str, text: str, said: str):
+    path = tmp_path / file
+    path.parent.mkdir()
+    path.write_text(text)
+
+    with pytest.raises(WorkloadDataError, match=said):
+        make_workflows(workload, 2, seed=0, data_dir=tmp_path)

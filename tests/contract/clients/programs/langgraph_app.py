@@ -3,6 +3,7 @@
 import asyncio
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TypedDict
 
@@ -84,12 +85,21 @@ def nested() -> None:
     outer.compile().invoke({"claim": "x"}, config={"configurable": {"thread_id": "thread-7"}})
 
 
+def pooled() -> None:
+    def several(state: State) -> State:
+        with ThreadPoolExecutor(2) as pool:
+            found = pool.map(llm.invoke, [f"find {state['claim']} {i}" for i in range(2)])
+        return {"text": " ".join(str(answer.content) for answer in found)}
+
+    graph(several, verifier).invoke({"claim": "x"})
+
+
 def broken() -> None:
     graph(retriever, failing).invoke({"claim": "x"})
 
 
 if HOW == "all":
-    for run in (alone, in_tasks, in_threads, interleaved, nested):
+    for run in (alone, in_tasks, in_threads, interleaved, nested, pooled):
         run()
     with suppress(RuntimeError):
         broken()
