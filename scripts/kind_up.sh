@@ -13,14 +13,23 @@ readonly VALUES=charts/pbkv/examples/kind-cpu/values.yaml
 fail() { printf 'error: %s\n' "$*" >&2; exit 1; }
 step() { printf '\n== %s\n' "$*"; }
 
+case ${1:-} in
+    ""|delete) ;;
+    *) fail "unknown argument $1; usage: scripts/kind_up.sh [delete]" ;;
+esac
+missing=()
 for tool in docker kind kubectl helm; do
-    command -v "$tool" >/dev/null || fail "$tool is not installed"
+    command -v "$tool" >/dev/null || missing+=("$tool")
 done
-docker info >/dev/null 2>&1 || fail "docker does not answer; is it running?"
+[[ ${#missing[@]} == 0 ]] || fail "not installed: ${missing[*]}; see docs/kubernetes.md"
+docker info >/dev/null 2>&1 || fail "docker does not answer: start it, or add this user to its group"
 
 if [[ ${1:-} == delete ]]; then
     exec kind delete cluster --name "$CLUSTER"
 fi
+
+memory=$(docker info --format '{{.MemTotal}}')
+(( memory >= 6 * 1024 ** 3 )) || fail "docker has $(( memory >> 20 )) MiB of memory; the stack needs 6 GiB"
 
 step "images"
 for target in router engine-cpu; do

@@ -8,6 +8,10 @@ Serve calls the policy several times a second inside its controller and pickles 
 value: no input or output here, and no import from the rest of the project. Serve itself applies
 the delays and bounds of the deployment's ``autoscaling_config`` to what the policy answers. Which
 replica goes is Serve's choice; it then drains (:mod:`services.draining`), whatever its pins.
+
+A replica that drains no longer reports, yet its workflows are replaced by new ones elsewhere when
+they end. So the load seems to fall just because replicas went: until their drain is over, the
+policy takes away no more.
 """
 
 from __future__ import annotations
@@ -19,6 +23,8 @@ from typing import Any
 
 ACTIVE_METRIC = "kv_active_frac"
 QUEUED_METRIC = "queued_requests"
+
+_MOST_WANTED = "most_wanted"
 
 # Rounding must not make a replica out of a billionth of its load.
 _EPSILON = 1e-9
@@ -75,7 +81,12 @@ def wanted_replicas(demands: Sequence[ReplicaDemand], replicas: int, target: Tar
 
 
 class WorkflowAutoscaling:
-    """:func:`wanted_replicas` as Serve calls it. Parameters as in :class:`Target`."""
+    """:func:`wanted_replicas` as Serve calls it. Parameters as in :class:`Target`.
+
+    ``drain_limit_s`` is how long a replica that goes may take. Serve waits until fewer replicas
+    were wanted for ``downscale_delay_s`` and then takes the last answer; here that is the largest
+    of all of them, so that one low reading at the wrong moment takes away no replica.
+    """
 
     def __init__(
         self,
@@ -83,11 +94,17 @@ class WorkflowAutoscaling:
         target_active_fraction: float = 0.9,
         target_queued_requests: float = 4.0,
         slack: float = 0.2,
+        drain_limit_s: float = 600.0,
     ) -> None:
         self._target = Target(target_active_fraction, target_queued_requests, slack)
+        if not drain_limit_s >= 0:
+            raise ValueError(f"drain_limit_s is {drain_limit_s}; it must be 0 or more")
+        self._drain_limit_s = drain_limit_s
 
     def __call__(self, context: Any) -> tuple[int, dict[str, Any]]:
-        """``context`` is Serve's ``AutoscalingContext``; the answer a count and no state."""
+        """``context`` is Serve's ``AutoscalingContext``; the answer a count and the state that
+        Serve hands back in the next one.
+        """
         reported: Mapping[str, Mapping[Any, float]] = context.aggregated_metrics or {}
         active = reported.get(ACTIVE_METRIC, {})
         queued = reported.get(QUEUED_METRIC, {})
@@ -97,4 +114,15 @@ class WorkflowAutoscaling:
             for replica, value in active.items()
             if str(replica) in running
         ]
-        return wanted_replicas(demands, context.target_num_replicas, self._target), {}
+        count = context.target_num_replicas
+        wanted = wanted_replicas(demands, count, self._target)
+        if wanted >= count:
+            return wanted, {}
+        most = max(wanted, context.policy_state.get(_MOST_WANTED, 0))
+        if most >= count or self._may_drain(context):
+            return count, {}
+        return most, {_MOST_WANTED: most}
+
+    def _may_drain(self, context: Any) -> bool:
+        went_at_s = context.last_scale_down_time
+        return went_at_s is not None and context.current_time - went_at_s < self._drain_limit_s

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import httpx
-from redis import Redis
 from redis.exceptions import RedisError
+from redis.sentinel import MasterNotFoundError
 
 from pbkv.keys import REPLICAS_PATTERN
+from pbkv.redis_client import redis_client
 from services.doctor.finding import Finding, failed, ok, warning
 
 _TIMEOUT_S = 5.0
@@ -25,8 +26,9 @@ def check_router(
     try:
         health = http.get(f"{url}/health")
     except httpx.HTTPError as problem:
-        fix = "kubectl port-forward svc/pbkv-router 8000:80   # or correct --url"
-        return [failed("router", f"{url} does not answer: {type(problem).__name__}", fix)]
+        fix = "kubectl -n pbkv port-forward svc/pbkv-router 8000:80   # or correct --url"
+        reason = " ".join(str(problem).split())[:120] or type(problem).__name__
+        return [failed("router", f"{url} does not answer: {reason}", fix)]
     if health.status_code != httpx.codes.OK:
         fix = f"check that {url} is the router, and no other server"
         return [failed("router", f"/health answered {health.status_code}", fix)]
@@ -34,12 +36,15 @@ def check_router(
     replicas = http.get(f"{url}/v1/replicas", headers=headers)
     if replicas.status_code in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):
         return [*findings, failed("API key", "the router wants one", "pass --api-key")]
+    if replicas.status_code != httpx.codes.OK:
+        detail = f"{url} is no router of PBKV: /v1/replicas answered {replicas.status_code}"
+        return [failed("router", detail, "check --url; an engine's own port answers /health too")]
     return [*findings, *_replicas(replicas.json()["data"])]
 
 
 def check_redis(redis_url: str) -> list[Finding]:
     """Redis answers, keeps what it is told, and replicas register there."""
-    client: Any = Redis.from_url(
+    client: Any = redis_client(
         redis_url,
         decode_responses=True,
         socket_timeout=_TIMEOUT_S,
@@ -49,6 +54,9 @@ def check_redis(redis_url: str) -> list[Finding]:
         info = client.info("memory")
         policy = client.config_get("maxmemory-policy").get("maxmemory-policy", "")
         count = sum(1 for _ in client.scan_iter(match=REPLICAS_PATTERN, count=1000))
+    except MasterNotFoundError as problem:
+        fix = "check hosts, name and sentinel_password: redis-cli -p 26379 sentinel masters"
+        return [failed("Redis", str(problem), fix)]
     except (RedisError, OSError) as problem:
         reason = " ".join(str(problem).split())[:120]
         return [failed("Redis", reason, "check host, port, password and TLS of --redis-url")]

@@ -60,8 +60,14 @@ class Cluster:
                     context=context or None,
                     client_configuration=configuration,
                 )
-            except (config.ConfigException, OSError) as problem:
-                raise NoCluster(f"no cluster: {_one_line(problem)}") from None
+            except OSError as problem:
+                raise NoCluster(f"no cluster: {kubeconfig}: {problem.strerror}") from None
+            except config.ConfigException as problem:
+                reason = _one_line(problem).removeprefix("Invalid kube-config file. ").rstrip(".")
+                raise NoCluster(f"no cluster: kubeconfig: {reason}") from None
+            except Exception:
+                # The client fails in many ways on a file that is no kubeconfig.
+                raise NoCluster(f"no cluster: {kubeconfig or 'KUBECONFIG'} is malformed") from None
         return cls(configuration)
 
     def get(self, path: str, **query: str) -> dict[str, Any]:

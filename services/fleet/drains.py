@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
-from redis import Redis
 from redis.exceptions import RedisError
 
 from pbkv.keys import REPLICAS_PATTERN, drain_key, replica_key
+from pbkv.redis_client import redis_client
 from services.fleet.errors import FleetError
 from services.fleet.leaving import PlacedReplica
 
@@ -35,7 +35,7 @@ class DrainRequests:
 
     def __init__(self, redis_url: str) -> None:
         # Untyped: redis-py's annotations cover both its synchronous and asynchronous clients.
-        self._redis: Any = Redis.from_url(
+        self._redis: Any = redis_client(
             redis_url,
             decode_responses=True,
             socket_timeout=_TIMEOUT_S,

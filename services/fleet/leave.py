@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 
+from pbkv.errors import InvalidRedisUrl
 from services.fleet.drains import DrainRequests
 from services.fleet.errors import FleetError
 from services.fleet.watcher import Requests
@@ -63,7 +64,11 @@ def main(arguments: list[str], environ: Mapping[str, str]) -> int:
     except KeyError as missing:
         print(f"error: {missing.args[0]} is not set", file=sys.stderr)
         return 2
-    requests = DrainRequests(redis_url)
+    try:
+        requests = DrainRequests(redis_url)
+    except InvalidRedisUrl as problem:
+        print(f"error: PBKV_REDIS_URL: {problem}", file=sys.stderr)
+        return 2
     try:
         leave(requests, address, options.limit_seconds)
     finally:

@@ -15,6 +15,7 @@ from router.settings import RouterSettings
 from services.cli.lazy import COMMANDS
 from services.cli.main import app
 from services.doctor.cluster import OLDEST_KUBERNETES
+from services.place import settle
 from services.settings import replica_settings
 from tests.chart.helm import CHART, Helm, PodTemplate, of_kind, pods
 from tests.chart.values_matrix import VALUES
@@ -43,7 +44,8 @@ def test_the_router_accepts_its_environment(
         environ["PBKV_ROUTER_API_KEYS_FILE"] = str(keys)
     settings = RouterSettings.from_env(environ)
     assert settings.port == pod.spec["containers"][0]["ports"][0]["containerPort"]
-    assert settings.redis_url.startswith(("redis://", "rediss://"))
+    # What is in the address is for test_redis_address.py.
+    assert settings.redis_url == environ["PBKV_ROUTER_REDIS_URL"]
 
 
 def test_router_settings_arrive_unchanged(helm: Helm) -> None:
@@ -78,7 +80,11 @@ def test_serve_configurations_are_valid(helm: Helm, values: dict[str, Any] | Pat
         for application in content["applications"]:
             assert application.keys() <= schema.ServeApplicationSchema.model_fields.keys()
             assert application["import_path"] == "services.replica:build_app"
-            settings = replica_settings(application["args"])
+            settings = settle(
+                replica_settings(application["args"]),
+                {"PBKV_REDIS_URL": "redis://h:6379/0"},
+                lambda: "10.0.0.1",
+            )
             settings.engine_options(model_path=Path("/m"), replica_id="r", port=1234)
             for deployment in application["deployments"]:
                 assert deployment.keys() <= schema.DeploymentSchema.model_fields.keys()

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from typing import Any
 
 import pytest
 import yaml
 
+from pbkv.settings import PolicySettings
 from router.settings import RouterSettings
+from services.models import RECIPES
 from tests.chart.helm import CHART, Helm, Refused
 
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())
@@ -21,6 +24,8 @@ UNKNOWN = [
     ({"models": [{**MODEL, "replica": 3}]}, "replica"),
     ({"redis": {"internal": {"maxmemory": "1gb"}}}, "maxmemory"),
     ({"router": {"resources": {"request": {}}}}, "request"),
+    ({"engine": {"policyOptions": {"gama": 1}}}, "gama"),
+    ({"models": [{**MODEL, "policyOptions": {"redis_url": "x"}}]}, "redis_url"),
 ]
 WRONG = [
     ({"engine": {"mode": "gpu"}}, "/engine/mode", "'ray', 'cpu'"),
@@ -35,6 +40,9 @@ WRONG = [
     ({"router": {"service": {"port": 99999}}}, "/router/service/port", "maximum"),
     ({"engine": {"shmSize": "lots"}}, "/engine/shmSize", "does not match pattern"),
     ({"trainer": {"schedule": "nightly"}}, "/trainer/schedule", "does not match pattern"),
+    ({"trainer": {"family": "gpt"}}, "/trainer/family", "'markov', 'graphsage'"),
+    ({"models": [{**MODEL, "replicas": 3}]}, "/models/0/replicas", "want object"),
+    ({"images": {"router": "pbkv/router:0.2"}}, "/images/router", "want object"),
     ({"redis": {"auth": {"password": "a/b@c"}}}, "/redis/auth/password", "does not match"),
     ({"engine": {"ray": {"autoscaling": {"targetActiveFraction": 2}}}}, "Fraction", "maximum"),
 ]
@@ -46,6 +54,10 @@ CONTRADICTIONS = [
     ({"models": [MODEL, MODEL]}, 'two are called "m"'),
     ({"models": [{"name": "m"}]}, "m: give a source or a download"),
     ({"models": [{**MODEL, "download": {"repo": "a/b"}}]}, "source and download exclude"),
+    (
+        {"models": [{"name": "m", "source": "Qwen/Qwen3-14B"}]},
+        'source "Qwen/Qwen3-14B" is neither smollm2, tiny or bench',
+    ),
     ({"models": [{"name": "m", "source": "/models/x"}]}, "modelCache.enabled=true"),
     (
         {"engine": {"mode": "cpu"}, "models": [{**MODEL, "replicas": {"min": 1, "max": 2}}]},
@@ -54,7 +66,21 @@ CONTRADICTIONS = [
     ({"redis": {"mode": "external"}}, "redis.mode=external needs a host"),
     (
         {"redis": {"mode": "external", "external": {"sentinel": {"enabled": True}}}},
-        "redis.external.sentinel.members",
+        "redis.external.sentinel.hosts",
+    ),
+    (
+        {
+            "redis": {
+                "mode": "external",
+                "external": {"host": "h", "sentinel": {"enabled": True, "hosts": ["s"]}},
+            }
+        },
+        "host and sentinel exclude each other",
+    ),
+    ({"engine": {"mode": "cpu"}, "metrics": {"scrapeConfig": True}}, "is for engine.mode=ray"),
+    (
+        {"router": {"auth": {"existingSecret": "k"}}, "metrics": {"scrapeConfig": True}},
+        "metrics.apiKeySecret: the router wants API keys",
     ),
     ({"redis": {"auth": {"password": "a", "existingSecret": "b"}}}, "exclude each other"),
     ({"router": {"ingress": {"enabled": True}}}, "router.ingress.hosts"),
@@ -120,6 +146,31 @@ def test_the_router_settings_are_those_of_the_router() -> None:
     set_by_the_chart = {"host", "port", "redis_url", "idle_timeout_s", "shutdown_s"}
     set_by_the_chart |= {"api_keys", "api_keys_file"}
     assert ours == RouterSettings.model_fields.keys() - set_by_the_chart
+
+
+def test_the_policy_options_are_those_of_the_policy() -> None:
+    ours = set(SCHEMA["definitions"]["policyOptions"]["properties"])
+    set_by_the_chart = {"policy", "queue", "idle_timeout_s", "redis_url", "replica_id"}
+    assert ours == {field.name for field in fields(PolicySettings)} - set_by_the_chart
+
+
+def test_the_families_of_predictors_are_those_that_can_be_trained() -> None:
+    pytest.importorskip("torch", reason="the engine extra is not installed (make install)")
+    from pbkv.predict.families import NETWORKS
+
+    trained = {"/".join(filter(None, (f, v))) for f, kinds in NETWORKS.items() for v in kinds}
+    assert set(SCHEMA["properties"]["trainer"]["properties"]["family"]["enum"]) == {
+        "markov",
+        *trained,
+    }
+
+
+def test_the_models_that_the_image_can_build_are_all_of_them(helm: Helm) -> None:
+    for name in RECIPES:
+        helm.render({"models": [{"name": "m", "source": name}]})
+    with pytest.raises(Refused, match=" ".join(("smollm2,", "tiny", "or", "bench"))):
+        helm.render({"models": [{"name": "m", "source": "another"}]})
+    assert set(RECIPES) == {"smollm2", "tiny", "bench"}
 
 
 def test_the_schema_knows_every_default() -> None:

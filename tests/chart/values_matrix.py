@@ -49,6 +49,19 @@ VALUES: dict[str, dict[str, Any] | Path] = {
         "engine": {"pdb": {"maxUnavailable": None}, "ray": {"gcsFaultTolerance": False}},
         "router": {"pdb": {"maxUnavailable": None}},
     },
+    "sentinel with tls": {
+        "redis": {
+            "mode": "external",
+            "auth": {"existingSecret": "r", "username": "pbkv"},
+            "database": 3,
+            "external": {
+                "port": 6390,
+                "tls": {"enabled": True, "caSecret": "ca"},
+                "sentinel": {"enabled": True, "hosts": ["s1", "s2"], "masterName": "pins"},
+            },
+        },
+        "metrics": {"scrapeConfig": True},
+    },
     "no nodes": {"fleet": {"watchNodes": False}},
     "extra objects": {
         "extraObjects": [

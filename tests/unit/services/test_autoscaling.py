@@ -72,6 +72,7 @@ def test_more_load_never_asks_for_fewer(load: float, more: float, replicas: int)
         ({"target_active_fraction": 0}, "active_fraction is 0"),
         ({"target_queued_requests": -1}, "queued_requests is -1"),
         ({"slack": 1}, "slack is 1"),
+        ({"drain_limit_s": -1}, "drain_limit_s is -1"),
     ],
 )
 def test_targets_that_make_no_sense_are_refused(values: dict[str, Any], message: str) -> None:
@@ -86,6 +87,9 @@ class Context:
     target_num_replicas: int
     running_replicas: list[str]
     aggregated_metrics: dict[str, dict[str, float]] | None = field(default_factory=dict)
+    policy_state: dict[str, Any] = field(default_factory=dict)
+    last_scale_down_time: float | None = None
+    current_time: float = 1000.0
 
 
 def test_what_replicas_report_is_read_from_the_context() -> None:
@@ -99,6 +103,31 @@ def test_a_replica_that_is_gone_no_longer_counts() -> None:
     metrics = {"kv_active_frac": {"a": 0.9, "gone": 0.9}}
     policy = WorkflowAutoscaling(target_active_fraction=0.75)
     assert policy(Context(1, ["a"], metrics)) == (2, {})
+
+
+def test_none_is_taken_away_while_another_may_drain() -> None:
+    policy = WorkflowAutoscaling(drain_limit_s=100)
+    idle = {"kv_active_frac": dict.fromkeys("abcd", 0.05)}
+    assert policy(Context(4, list("abcd"), idle)) == (1, {"most_wanted": 1})
+    for went_at_s, wanted in ((901.0, 4), (900.0, 1)):
+        context = Context(4, list("abcd"), idle, last_scale_down_time=went_at_s)
+        assert policy(context)[0] == wanted
+    busy = {"kv_active_frac": dict.fromkeys("abcd", 1.0), "queued_requests": {"a": 40.0}}
+    context = Context(4, list("abcd"), busy, last_scale_down_time=999.0)
+    assert policy(context) == (10, {})
+
+
+def test_one_low_reading_takes_none_away() -> None:
+    policy = WorkflowAutoscaling(drain_limit_s=0)
+    state: dict[str, Any] = {}
+    answers = []
+    for fraction in (0.4, 0.05, 0.05):
+        reading = {"kv_active_frac": dict.fromkeys("abcd", fraction)}
+        count, state = policy(Context(4, list("abcd"), reading, policy_state=state))
+        answers.append(count)
+    assert answers == [3, 3, 3]
+    # Once three are what there is, the past no longer counts.
+    assert policy(Context(3, list("abc"), {"kv_active_frac": {}}, policy_state=state)) == (3, {})
 
 
 def test_serve_takes_the_policy_and_adds_its_delays() -> None:

@@ -99,6 +99,8 @@ applications:
             policy_kwargs:
               target_active_fraction: {{ $auto.targetActiveFraction }}
               target_queued_requests: {{ $auto.targetQueuedRequests }}
+              # While replicas drain, the load that they carry is not seen.
+              drain_limit_s: {{ .root.Values.drain.limitSeconds }}
         {{- else }}
         num_replicas: {{ .model.min }}
         {{- end }}

@@ -58,6 +58,7 @@ def test_a_stack_that_is_well() -> None:
         (router([REPLICA], redis=0.0), "Redis", "failed", "does not reach it"),
         (router([], listing=401), "API key", "failed", "wants one"),
         (router([], health=404), "router", "failed", "/health answered 404"),
+        (router([], listing=404), "router", "failed", "is no router of PBKV"),
     ],
 )
 def test_what_is_wrong_is_found(
@@ -90,7 +91,9 @@ def test_the_command_ends_with_1_if_something_failed(tmp_path: Path) -> None:
     words = ["doctor", "--no-cluster", "--redis-url", url, "--json", str(report)]
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 1
-    assert "fix: check host, port" in done.output
+    # To be copied, so never wrapped, however narrow the terminal is.
+    assert "fix: check host, port, password and TLS of --redis-url\n" in done.output
+    assert done.output.count("\n") == 2
     (row,) = json.loads(report.read_text())["rows"]
     assert (row["check"], row["verdict"]) == ("Redis", "failed")
 
@@ -100,7 +103,11 @@ def test_the_command_ends_with_1_if_something_failed(tmp_path: Path) -> None:
     [
         (["--no-cluster"], "nothing to check"),
         (["--mode", "gpu"], "--mode is 'gpu'; choose one of: ray, cpu"),
-        (["--kubeconfig", "/nowhere"], "no cluster: "),
+        (["--kubeconfig", "/nowhere"], "no cluster: kubeconfig: No configuration found;"),
+        (["--kubeconfig", "/"], "no cluster: /: Is a directory"),
+        (["--kubeconfig", __file__], "test_stack.py is malformed"),
+        (["--no-cluster", "--url", "router:8000"], "--url is 'router:8000'; it must start with"),
+        (["--no-cluster", "--redis-url", "here"], "redis URL: it must start with one of redis://"),
     ],
 )
 def test_bad_input_is_one_line_and_2(words: list[str], message: str) -> None:
