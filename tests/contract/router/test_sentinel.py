@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -77,12 +77,15 @@ async def stack(redis_set: RedisSet) -> AsyncIterator[Stack]:
             traces.close()
 
 
-def within_a_failover(look: Callable[[], bool]) -> Callable[[], bool]:
-    """One command fails when its client finds that the master is another; then it is repeated."""
+def within_a_failover(look: Callable[[], bool]) -> Callable[[], Awaitable[bool]]:
+    """One command fails when its client finds that the master is another; then it is repeated.
 
-    def repeated() -> bool:
+    In a thread, as everything here that blocks: heartbeats must go on.
+    """
+
+    async def repeated() -> bool:
         try:
-            return look()
+            return await asyncio.to_thread(look)
         except (RedisAway, StreamAway):
             return False
 
@@ -92,7 +95,11 @@ def within_a_failover(look: Callable[[], bool]) -> Callable[[], bool]:
 async def serves_on(stack: Stack, pinned: str, old: int) -> None:
     """Everything works against a master that is not ``old``."""
     router, fleet = stack.router, stack.fleet
-    await eventually(lambda: stack.servers.master() != old)
+
+    async def moved() -> bool:
+        return await asyncio.to_thread(stack.servers.master) != old
+
+    await eventually(moved)
     # While there is no master the router answers from memory.
     assert (await router.chat("w")).headers["x-pbkv-replica"] == pinned
     pool = router.serving.link.client.connection_pool
@@ -119,22 +126,22 @@ async def serves_on(stack: Stack, pinned: str, old: int) -> None:
 async def test_the_role_is_moved_and_then_the_master_is_killed(stack: Stack) -> None:
     pinned = (await stack.router.chat("w")).headers["x-pbkv-replica"]
     await eventually(lambda: stack.kinds("w") == ["start"])
-    first = stack.servers.master()
-    stack.servers.fail_over()
+    first = await asyncio.to_thread(stack.servers.master)
+    await asyncio.to_thread(stack.servers.fail_over)
     await serves_on(stack, pinned, first)
     await eventually(lambda: stack.servers.info(first).get("master_link_status") == "up")
-    second = stack.servers.master()
+    second = await asyncio.to_thread(stack.servers.master)
     stack.servers.kill(second)
     assert (await stack.router.chat("w")).status_code == 200
     await serves_on(stack, pinned, second)
-    found = check_redis(stack.servers.url)
+    found = await asyncio.to_thread(check_redis, stack.servers.url)
     assert [finding.verdict for finding in found] == [Verdict.OK]
 
 
 @pytest.mark.slow
 async def test_a_master_that_hangs_is_left(stack: Stack) -> None:
     pinned = (await stack.router.chat("w")).headers["x-pbkv-replica"]
-    old = stack.servers.master()
+    old = await asyncio.to_thread(stack.servers.master)
     stack.servers.suspend(old)
     try:
         await serves_on(stack, pinned, old)

@@ -87,3 +87,12 @@ def test_the_command_drains_a_real_entry(redis_server: RedisServer) -> None:
 def test_what_is_missing_is_named(capsys) -> None:  # type: ignore[no-untyped-def]
     assert main(["--limit-seconds", "1"], {"POD_IP": ADDRESS}) == 2
     assert capsys.readouterr().err == "error: PBKV_REDIS_URL is not set\n"
+
+
+def test_an_address_that_cannot_be_read_is_one_line(capsys) -> None:  # type: ignore[no-untyped-def]
+    environ = {"PBKV_REDIS_URL": "redis+sentinel://:s3cret@h1,h2", "POD_IP": ADDRESS}
+    assert main(["--limit-seconds", "1"], environ) == 2
+    printed = capsys.readouterr().err
+    assert printed.startswith("error: PBKV_REDIS_URL: redis URL: name the master")
+    assert printed.count("\n") == 1
+    assert "s3cret" not in printed
