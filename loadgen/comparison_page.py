@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from loadgen.compare import Comparison
-from loadgen.comparison_table import cells, headline
+from loadgen.comparison_table import caveats, cells, headline
 from loadgen.curves import HOW_TO_READ_SHARES, SHARE_LABEL, hit_rates, shares
 from loadgen.results import Results
 from loadgen.summary import rows
@@ -32,7 +32,12 @@ def write_comparison(
         [cells(line) for line in found],
         caption=f"{second.name} is judged against {first.name}.",
     )
-    result = (Text(headline(first, second, found)), table, Text(_HOW_TO_READ))
+    result: tuple[Block, ...] = (
+        Text(headline(first, second, found)),
+        *(Text(line) for line in caveats(*runs)),
+        table,
+        Text(_HOW_TO_READ),
+    )
     described = _descriptions(runs)
     sections = [Section("What is compared", tuple(described))] if described else []
     sections.append(Section("The result", result))

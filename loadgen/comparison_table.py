@@ -8,6 +8,7 @@ from rich.table import Table
 
 from loadgen.compare import Comparison, Estimate
 from loadgen.results import Results
+from loadgen.summary import rows
 
 _HEADLINE = ("hit rate", "workflow latency, mean", "TTFT, mean")
 _CAPTION = (
@@ -36,6 +37,22 @@ def headline(first: Results, second: Results, found: Sequence[Comparison]) -> st
         if line.measure in _HEADLINE or line.verdict == "worse"
     ]
     return f"From {first.name} to {second.name}: {'; '.join(parts)}."
+
+
+def caveats(*runs: Results) -> list[str]:
+    """One line for each run that is not whole: what its numbers leave out, and why."""
+    lines = []
+    for run in runs:
+        total = rows(run.records)[0]
+        unfinished = total["workflows"] - total["workflows_finished"]
+        if unfinished:
+            kinds = ", ".join(f"{n} {kind}" for kind, n in total["errors_by_kind"].items())
+            lines.append(
+                f"Beware: {unfinished} of {total['workflows']} workflows of {run.name} did not "
+                f"finish (failed calls: {kinds or 'none'}). They are missing in its numbers, which "
+                "may look better for it."
+            )
+    return lines
 
 
 def cells(line: Comparison) -> tuple[str, str, str, str, str]:

@@ -22,10 +22,12 @@ from rich.console import Console
 from loadgen.arrivals import Arrivals
 from loadgen.measure import LoadPlan, measure
 from loadgen.progress import live_progress
+from loadgen.records import WorkflowState
 from loadgen.results import write_results
 from loadgen.run import Pace
 from loadgen.source import Source, load_source
 from loadgen.target import Target
+from services.bench.engines import whole_pages
 from services.bench.report import environment
 from services.bench.workload_defaults import defaults_of
 from services.ports import free_port
@@ -33,6 +35,9 @@ from services.ports import free_port
 _READY_S = 300.0
 _STOP_S = 60.0
 _POLL_S = 0.5
+# An engine with no room for the longest prompt refuses it, and with little more never begins it.
+# Prompts are a little longer than scripted: roles and tokenizers add to them.
+_ROOM_FOR_ONE = 2.0
 
 Say = Callable[[str], None]
 
@@ -83,7 +88,7 @@ class Demo:
         """The results file of each contender, in order. Raises :class:`DemoFailed`."""
         defaults = defaults_of(self.workload)
         source = load_source(self.workload, self.workflows, seed=self.seed, scale=defaults.scale)
-        pool = defaults.kv_tokens(self.concurrency, defaults.scale)
+        pool = self._pool(source)
         files = []
         for contender in CONTENDERS:
             (self.folder / contender.name).mkdir(parents=True, exist_ok=True)
@@ -94,6 +99,19 @@ class Demo:
                 say(f"{contender.name}: {self.workflows} workflows of {self.workload}")
                 files.append(await self._measured(contender, source, url))
         return files
+
+    def _pool(self, source: Source) -> int:
+        """KV tokens: too few for all workflows at a time, and enough for each call by itself."""
+        defaults = defaults_of(self.workload)
+        longest = max(
+            prompt + call.output_tokens
+            for script in source.scripts
+            for prompt, call in zip(script.prompt_tokens(), script.calls, strict=True)
+        )
+        return max(
+            defaults.kv_tokens(self.concurrency, defaults.scale),
+            whole_pages(_ROOM_FOR_ONE * longest),
+        )
 
     async def _measured(self, contender: Contender, source: Source, url: str) -> Path:
         plan = LoadPlan(
@@ -107,8 +125,10 @@ class Demo:
         measured = await measure(plan, watch=watch)
         if measured.records.interrupted:
             raise DemoFailed("stopped; a comparison needs both runs whole")
-        if all(call.error is not None for call in measured.records.calls):
-            raise DemoFailed(f"{contender.name}: no call was answered; see {self.folder}")
+        if all(w.state is not WorkflowState.FINISHED for w in measured.records.workflows):
+            said = next((c.detail for c in measured.records.calls if c.detail), "no reason given")
+            where = self.folder / contender.name
+            raise DemoFailed(f"{contender.name}: no workflow finished ({said}); see {where}")
         path = self.folder / f"{contender.name}.json"
         about: dict[str, Any] = environment(
             workload=self.workload,

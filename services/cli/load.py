@@ -194,7 +194,7 @@ def compare_command(
 ) -> None:
     """Compare two runs, with confidence intervals."""
     from loadgen.compare import compare
-    from loadgen.comparison_table import comparison_table, headline
+    from loadgen.comparison_table import caveats, comparison_table, headline
     from loadgen.results import read_results
     from pbkv.errors import PbkvError
     from services.bench.report import show
@@ -212,7 +212,8 @@ def compare_command(
     except OSError as problem:
         refuse(cannot_write(problem))
     show(comparison_table(*runs, found))
-    typer.echo(headline(*runs, found))
+    for line in (headline(*runs, found), *caveats(*runs)):
+        typer.echo(line)
 
 
 @app.command("data")
@@ -293,7 +294,7 @@ def demo_command(
 
     from loadgen.compare import compare
     from loadgen.comparison_page import write_comparison
-    from loadgen.comparison_table import comparison_table, headline
+    from loadgen.comparison_table import caveats, comparison_table, headline
     from loadgen.results import read_results
     from pbkv.errors import PbkvError
     from services.bench.report import show
@@ -313,7 +314,8 @@ def demo_command(
     except OSError as problem:
         refuse(cannot_write(problem))
     show(comparison_table(first, second, found))
-    typer.echo(headline(first, second, found))
+    for line in (headline(first, second, found), *caveats(first, second)):
+        typer.echo(line)
     typer.echo(f"the page: {out / 'demo.html'}")
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from loadgen.compare import compare
 from loadgen.comparison_page import write_comparison
-from loadgen.comparison_table import headline
+from loadgen.comparison_table import caveats, headline
 from loadgen.errors import BadLoad
 from loadgen.page import write_page
 from loadgen.records import (
@@ -151,6 +151,16 @@ def test_pages_hold_the_numbers(tmp_path, records):
     assert "workflow latency, mean 5.2 to 4.2 s (19 % less, better)" in headline(*runs, found)
     assert "The same workflows (hover) ran twice" in text
     assert text.count("<svg") == 2
+
+
+def test_a_run_that_is_not_whole_is_pointed_out(tmp_path, records):
+    about = {"workload": "hover", "name": "part"}
+    write_results(tmp_path / "a.json", records, command=["load"], environment=about)
+    part, whole = read_results(tmp_path / "a.json"), make_run(tmp_path / "whole.json", 5.0, 20)
+    (line,) = caveats(part, whole)
+    assert "1 of 2 workflows of part did not finish (failed calls: 1 timeout)" in line
+    write_comparison(tmp_path / "both.html", part, whole, compare(part, whole))
+    assert line in (tmp_path / "both.html").read_text()
 
 
 def test_other_workflows_are_not_called_the_same(tmp_path):
