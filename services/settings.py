@@ -13,6 +13,7 @@ from pbkv.policy import make_policy
 from pbkv.policy.eviction_unit import EvictionUnit
 from pbkv.settings import ENV_PREFIX, PBKV_QUEUE, PolicySettings
 from services.engine import CacheBackend, Device, EngineOptions, InvalidEngineOptions
+from services.engine.options import longest_context
 from services.errors import InvalidReplicaSettings
 from services.registration import ReplicaIdentity
 
@@ -80,6 +81,13 @@ class ReplicaSettings(BaseModel):
         plugged_in = self.cache is CacheBackend.PBKV
         queue = self.schedule_policy or (PBKV_QUEUE if plugged_in else None)
         ours = queue == PBKV_QUEUE
+        if self.kv_tokens is not None and self.context_length is not None:
+            longest = longest_context(self.kv_tokens, self.page_size)
+            if self.context_length > longest:
+                raise InvalidReplicaSettings(
+                    f"context_length is {self.context_length}, and a pool of kv_tokens "
+                    f"{self.kv_tokens} holds {longest} at most; longer prompts would wait for ever"
+                )
         if ours and not plugged_in:
             raise InvalidReplicaSettings(
                 f"schedule_policy {PBKV_QUEUE} belongs to the plug-in, and cache is {self.cache}"

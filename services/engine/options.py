@@ -38,6 +38,15 @@ class CacheBackend(StrEnum):
     """SGLang as shipped, with ``--enable-session-radix-cache``."""
 
 
+def longest_context(kv_tokens: int, page_size: int) -> int:
+    """The longest prompt and answer, in tokens, that a pool of ``kv_tokens`` can admit.
+
+    SGLang accepts up to the whole pool, but admits a request only where its tokens and pages cut
+    short fit in: what lies between would wait at the head of the queue for ever.
+    """
+    return kv_tokens // page_size * page_size - 2 * page_size
+
+
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
     """One SGLang server.

@@ -12,7 +12,7 @@ import redis
 from pbkv.errors import InvalidRedisUrl, SettingsError
 from pbkv.redis_client import redis_client
 from services.engine import Device
-from services.engine.options import MAX_PORT, resolve_device
+from services.engine.options import MAX_PORT, longest_context, resolve_device
 from services.errors import InvalidReplicaSettings
 from services.models import resolve_model
 from services.models.errors import ModelError
@@ -28,6 +28,8 @@ from services.stack.settings import (
 )
 
 _REDIS_TIMEOUT_S = 3.0
+PAGE_SIZE = 16
+"""Of the engines of a local stack, in tokens."""
 _GIB = 1 << 30
 
 
@@ -154,7 +156,14 @@ def _fill_in(settings: StackSettings, model_path: Path, device: Device) -> Plan:
             CPU_HOST_RATIO if settings.host_ratio is None else settings.host_ratio,
         )
     longest = int(model_config(model_path).get("max_position_embeddings", CPU_CONTEXT_TOKENS))
-    context_length = settings.context_length or min(CPU_CONTEXT_TOKENS, longest)
+    kv_tokens = settings.kv_tokens or CPU_KV_TOKENS
+    context_length = settings.context_length or min(
+        CPU_CONTEXT_TOKENS, longest, longest_context(kv_tokens, PAGE_SIZE)
+    )
+    if context_length < 1:
+        raise StackRefused(
+            f"kv tokens {kv_tokens} hold no request: a few pages of {PAGE_SIZE} at least"
+        )
     if context_length > longest:
         raise StackRefused(
             f"context length {context_length} is beyond the {longest} tokens of the model"
@@ -163,7 +172,7 @@ def _fill_in(settings: StackSettings, model_path: Path, device: Device) -> Plan:
         settings,
         model_path,
         device,
-        settings.kv_tokens or max(CPU_KV_TOKENS, context_length),
+        settings.kv_tokens or max(CPU_KV_TOKENS, context_length + 3 * PAGE_SIZE),
         context_length,
         CPU_HOST_RATIO if settings.host_ratio is None else settings.host_ratio,
     )

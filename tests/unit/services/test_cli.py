@@ -114,6 +114,29 @@ def test_more_than_the_memory_is_refused(tmp_path: Path) -> None:
     assert "not enough memory: 2 replicas need about" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--kv-tokens", "40"), "kv tokens 40 hold no request"),
+        (
+            ("--kv-tokens", "4096", "--context-length", "4096"),
+            "a pool of kv_tokens 4096 holds 4064 at most; longer prompts would wait for ever",
+        ),
+    ],
+)
+def test_a_pool_that_cannot_hold_the_longest_prompt_is_refused(
+    tmp_path: Path, words: tuple[str, ...], message: str
+) -> None:
+    (tmp_path / "config.json").write_text(
+        '{"num_hidden_layers": 1, "num_attention_heads": 1, "hidden_size": 8}'
+    )
+    model = ("--model", str(tmp_path), "--device", "cpu")
+    done = pbkv(tmp_path, "up", "--port", str(free_port()), *model, *words)
+
+    assert done.returncode == 2
+    assert message in done.stderr
+
+
 def test_settings_of_a_stack_survive_the_trip_to_its_process() -> None:
     settings = StackSettings(port=33800, state_dir=Path("/state"), engine_args=("--a", "b"))
     assert from_json(to_json(settings)) == settings

@@ -97,6 +97,13 @@ def test_malformed_settings_are_refused_on_one_line(
     assert "\n" not in str(caught.value)
 
 
+def test_a_context_that_the_pool_can_just_admit_is_taken() -> None:
+    settings = replica_settings({**MINIMAL, "kv_tokens": 1024, "context_length": 992})
+    options = settings.engine_options(model_path=Path("/m"), replica_id="r7", port=33700)
+
+    assert options.context_length == 992
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -105,6 +112,7 @@ def test_malformed_settings_are_refused_on_one_line(
         ({"schedule_policy": "pbkv", "cache": "stock"}, "belongs to the plug-in"),
         ({"cpu_cores": ["x"]}, "cpu_cores is 'x'"),
         ({"kv_tokens": 8}, "less than one page"),
+        ({"kv_tokens": 1024, "context_length": 993}, "holds 992 at most"),
     ],
 )
 def test_settings_that_fit_no_engine_are_refused(change: dict[str, object], message: str) -> None:
