@@ -12,8 +12,8 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
-from pbkv.redis_client import async_redis_client
 from router.errors import RedisAway
+from router.redis_client import async_redis_client
 from router.settings import RouterSettings
 
 logger = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ from typing import Any
 from redis.exceptions import RedisError
 
 from pbkv.keys import drain_key, events_key, replica_key
-from pbkv.redis_client import async_redis_client
+from router.redis_client import async_redis_client
 from services.engine.metrics import EngineLoad
 
 logger = logging.getLogger(__name__)

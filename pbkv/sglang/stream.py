@@ -12,7 +12,7 @@ from redis.exceptions import RedisError
 from pbkv.errors import InvalidEvent
 from pbkv.events import WorkflowEvent
 from pbkv.keys import events_key
-from pbkv.redis_client import redis_client
+from pbkv.sglang.redis_client import redis_client
 
 logger = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from redis.exceptions import RedisError
 from redis.sentinel import MasterNotFoundError
 
 from pbkv.keys import REPLICAS_PATTERN
-from pbkv.redis_client import redis_client
+from pbkv.sglang.redis_client import redis_client
 from services.doctor.finding import Finding, failed, ok, warning
 
 _TIMEOUT_S = 5.0

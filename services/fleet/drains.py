@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from redis.exceptions import RedisError
 
 from pbkv.keys import REPLICAS_PATTERN, drain_key, replica_key
-from pbkv.redis_client import redis_client
+from pbkv.sglang.redis_client import redis_client
 from services.fleet.errors import FleetError
 from services.fleet.leaving import PlacedReplica
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import redis
 
 from pbkv.errors import InvalidRedisUrl, SettingsError
-from pbkv.redis_client import redis_client
+from pbkv.sglang.redis_client import redis_client
 from services.engine import Device
 from services.engine.options import MAX_PORT, longest_context, resolve_device
 from services.errors import InvalidReplicaSettings

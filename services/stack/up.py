@@ -16,7 +16,7 @@ from pathlib import Path
 import redis
 
 from pbkv.keys import REPLICAS_PATTERN
-from pbkv.redis_client import redis_client
+from pbkv.sglang.redis_client import redis_client
 from services.stack.child import Child
 from services.stack.cluster import Cluster
 from services.stack.errors import StackFailed, StackRefused

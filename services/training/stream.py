@@ -10,7 +10,7 @@ from redis.exceptions import RedisError
 
 from pbkv.errors import InvalidTrace
 from pbkv.keys import TRACES_KEY
-from pbkv.redis_client import redis_client
+from pbkv.sglang.redis_client import redis_client
 from pbkv.trace.record import InvocationRecord
 from pbkv.trace.wire import from_fields
 from services.training.errors import StreamAway

@@ -6,8 +6,9 @@ import pytest
 import redis
 
 from pbkv.errors import InvalidRedisUrl, SettingsError
-from pbkv.redis_client import async_redis_client, redis_client
 from pbkv.redis_url import PlainAddress, SentinelAddress, redis_address
+from pbkv.sglang.redis_client import redis_client
+from router.redis_client import async_redis_client
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import ConstantBackoff
 from redis.exceptions import RedisError
 
-from pbkv.redis_client import async_redis_client
+from router.redis_client import async_redis_client
 from router.server import server
 from router.settings import RouterSettings
 from services.ports import free_port
