@@ -31,6 +31,7 @@ def register() -> None:
     from pbkv.sglang.cpu_hicache import install_cpu_hicache
     from pbkv.sglang.cpu_lora import use_unpinned_memory
     from pbkv.sglang.factory import create_policy_cache, create_tree_core
+    from pbkv.sglang.longest_request import limit_requests
 
     install_cpu_hicache()
     register_radix_cache_backend(BACKEND_NAME, create_policy_cache)
@@ -86,6 +87,7 @@ def register() -> None:
             inspection.add_nodes_route,
             HookType.AFTER,
         ),
+        ("managers.scheduler.Scheduler.__init__", limit_requests, HookType.AFTER),
         ("lora.lora_manager.LoRAManager.__init__", use_unpinned_memory, HookType.BEFORE),
     ):
         HookRegistry.register(f"sglang.srt.{target}", hook, kind)

@@ -124,9 +124,10 @@ def lae_log(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="session")
 def lae(start_engine, lae_log):
-    """The plug-in with lifecycle-aware eviction, chunked prefill, no host tier."""
+    """The plug-in with lifecycle-aware eviction, chunked prefill, no host tier, and a context that
+    is longer than the pool."""
     policy = PolicySettings(policy="lae", eviction_log_dir=str(lae_log))
-    with start_engine(policy=policy, chunked_prefill_size=512) as client:
+    with start_engine(policy=policy, chunked_prefill_size=512, context_length=8192) as client:
         yield client
 
 
