@@ -13,6 +13,8 @@ from starlette.responses import Response
 from router.errors import EngineFailed, EngineRefused, RouterError
 
 _CONTEXT_LENGTH_CODE = "context_length_exceeded"
+# The engine's words for a prompt beyond its context, and for one beyond its KV pool.
+_TOO_LONG = ("context length", "maximum allowed length")
 _ENGINE_TYPES = {
     401: "authentication_error",
     403: "permission_error",
@@ -84,7 +86,7 @@ def _engine_message(body: bytes) -> str:
 
 def _engine_code(status: int, message: str) -> str | None:
     # OpenAI clients look for this code to know that they must shorten the prompt.
-    if status == 400 and "context length" in message:
+    if status == 400 and any(words in message for words in _TOO_LONG):
         return _CONTEXT_LENGTH_CODE
     return "rate_limit_exceeded" if status == 429 else None
 

@@ -89,7 +89,7 @@ def test_abort_frees_what_the_request_held(lae, prompts):
 
 
 def test_an_overlong_prompt_is_refused(lae, prompts):
-    answer = lae.http.post("/generate", json=lae.body(prompts.new(5000), "w"))
+    answer = lae.http.post("/generate", json=lae.body(prompts.new(9000), "w"))
 
     assert answer.status_code == 400
     assert "context length" in answer.text

@@ -150,6 +150,15 @@ async def test_what_the_engine_refuses(router, engine, caplog, status, shown, co
     assert SECRET not in caplog.text
 
 
+async def test_a_prompt_beyond_the_pool_is_too_long_as_well(router, engine):
+    engine.faults.status = 400
+    engine.faults.message = (
+        "Input length (90 tokens) exceeds the maximum allowed length (59 tokens)."
+    )
+    error = check_shape(await router.chat(), 400)
+    assert error["code"] == "context_length_exceeded"
+
+
 async def test_an_engine_that_fails_does_not_show_its_inside(router, engine):
     engine.faults.status = 500
     engine.faults.message = "secret inside"
